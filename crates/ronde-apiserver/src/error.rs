@@ -1,0 +1,263 @@
+//! Errors as Kubernetes clients see them: a `Status` with the code, reason and words of the real API server.
+//!
+//! Every handler ends in an object or an [`ApiError`]. Field errors ([`FieldError`]) are collected, never
+//! returned one by one, so that a user sees all mistakes of a manifest at once.
+
+use std::fmt::{self, Write as _};
+
+use serde_json::{Value, json};
+
+/// A failed request: what becomes the `Status` object in the answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApiError {
+    pub code: u16,
+    pub reason: &'static str,
+    pub message: String,
+    /// The `details` of the `Status`: name, group, kind, causes, `retryAfterSeconds`.
+    pub details: Option<Box<Value>>,
+}
+
+/// One mistake in an object, with the path of the field it is in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldError {
+    pub kind: FieldErrorKind,
+    /// As in `spec.containers[0].image` or `metadata.labels[app.kubernetes.io/name]`.
+    pub path: String,
+    pub value: Value,
+    pub detail: String,
+}
+
+/// What is wrong with a field. The names are the reasons in `details.causes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldErrorKind {
+    Required,
+    Invalid,
+    NotSupported,
+    Duplicate,
+    Forbidden,
+    NotFound,
+    TooLong,
+    TooMany,
+    TypeInvalid,
+    Internal,
+}
+
+/// The group and resource (or kind) an error is about, as in `jobs.batch`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subject<'a> {
+    pub group: &'a str,
+    /// The plural resource or the kind, as the real server uses one or the other.
+    pub what: &'a str,
+    pub name: &'a str,
+}
+
+impl ApiError {
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: None }
+    }
+
+    pub fn with_details(mut self, details: Value) -> Self {
+        self.details = Some(Box::new(details));
+        self
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    pub fn not_found(s: Subject<'_>) -> Self {
+        let message = format!("{} \"{}\" not found", s.qualified(), s.name);
+        Self::new(404, "NotFound", message).with_details(s.details())
+    }
+
+    pub fn already_exists(s: Subject<'_>) -> Self {
+        let message = format!("{} \"{}\" already exists", s.qualified(), s.name);
+        Self::new(409, "AlreadyExists", message).with_details(s.details())
+    }
+
+    pub fn conflict(s: Subject<'_>, why: impl fmt::Display) -> Self {
+        let message = format!("Operation cannot be fulfilled on {} \"{}\": {why}", s.qualified(), s.name);
+        Self::new(409, "Conflict", message).with_details(s.details())
+    }
+
+    pub fn forbidden(s: Subject<'_>, why: impl fmt::Display) -> Self {
+        let message = if s.name.is_empty() {
+            format!("{} is forbidden: {why}", s.qualified())
+        } else {
+            format!("{} \"{}\" is forbidden: {why}", s.qualified(), s.name)
+        };
+        Self::new(403, "Forbidden", message).with_details(s.details())
+    }
+
+    /// An object that does not pass validation. `s.what` is the kind here.
+    pub fn invalid(s: Subject<'_>, errors: &[FieldError]) -> Self {
+        let message = format!("{} \"{}\" is invalid: {}", s.qualified(), s.name, aggregate(errors));
+        let causes: Vec<Value> = errors.iter().map(FieldError::cause).collect();
+        let mut details = s.details();
+        details["causes"] = Value::Array(causes);
+        Self::new(422, "Invalid", message).with_details(details)
+    }
+
+    pub fn method_not_supported(s: Subject<'_>, verb: &str) -> Self {
+        let message = format!("{verb} is not supported on resources of kind \"{}\"", s.qualified());
+        Self::new(405, "MethodNotAllowed", message).with_details(s.details())
+    }
+
+    pub fn unsupported_media_type(accepted: &[&str]) -> Self {
+        let list = accepted.join(", ");
+        Self::new(
+            415,
+            "UnsupportedMediaType",
+            format!("the body of the request was in an unknown format - accepted media types include: {list}"),
+        )
+    }
+
+    /// A watch or continuation whose version is no longer kept.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    pub fn internal(what: impl fmt::Display) -> Self {
+        Self::new(500, "InternalError", format!("Internal error occurred: {what}"))
+            .with_details(json!({"causes": [{"message": what.to_string()}]}))
+    }
+
+    /// The `Status` object for this error.
+    pub fn status(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "reason": self.reason, "code": self.code,
+        });
+        if let Some(details) = &self.details {
+            status["details"] = (**details).clone();
+        }
+        if self.reason.is_empty() {
+            status.as_object_mut().map(|o| o.remove("reason"));
+        }
+        status
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+impl Subject<'_> {
+    /// `jobs.batch`, or `pods` for the core group.
+    pub fn qualified(&self) -> String {
+        if self.group.is_empty() { self.what.to_owned() } else { format!("{}.{}", self.what, self.group) }
+    }
+
+    fn details(&self) -> Value {
+        let mut details = json!({});
+        for (key, text) in [("name", self.name), ("group", self.group), ("kind", self.what)] {
+            if !text.is_empty() {
+                details[key] = text.into();
+            }
+        }
+        details
+    }
+}
+
+impl FieldError {
+    pub fn new(kind: FieldErrorKind, path: impl Into<String>, value: Value, detail: impl Into<String>) -> Self {
+        Self { kind, path: path.into(), value, detail: detail.into() }
+    }
+
+    pub fn required(path: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Required, path, Value::Null, detail)
+    }
+
+    pub fn invalid(path: impl Into<String>, value: Value, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Invalid, path, value, detail)
+    }
+
+    pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Forbidden, path, Value::Null, detail)
+    }
+
+    pub fn duplicate(path: impl Into<String>, value: Value) -> Self {
+        Self::new(FieldErrorKind::Duplicate, path, value, "")
+    }
+
+    /// `supported` is listed in the message as the real server does.
+    pub fn not_supported(path: impl Into<String>, value: Value, supported: &[&str]) -> Self {
+        let quoted: Vec<String> = supported.iter().map(|s| format!("\"{s}\"")).collect();
+        let detail = if quoted.is_empty() { String::new() } else { format!("supported values: {}", quoted.join(", ")) };
+        Self::new(FieldErrorKind::NotSupported, path, value, detail)
+    }
+
+    /// The error without its path, as in `details.causes[].message`.
+    pub fn body(&self) -> String {
+        use FieldErrorKind as K;
+        let mut text = self.kind.words().to_owned();
+        if !matches!(self.kind, K::Required | K::Forbidden | K::TooLong | K::Internal | K::TooMany) {
+            let _ = write!(text, ": {}", shown(&self.value));
+        }
+        if !self.detail.is_empty() {
+            let _ = write!(text, ": {}", self.detail);
+        }
+        text
+    }
+
+    fn cause(&self) -> Value {
+        json!({"reason": self.kind.reason(), "message": self.body(), "field": self.path})
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.body())
+    }
+}
+
+impl FieldErrorKind {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::NotFound => "FieldValueNotFound",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::Internal => "InternalError",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Required => "Required value",
+            Self::NotSupported => "Unsupported value",
+            Self::Duplicate => "Duplicate value",
+            Self::Forbidden => "Forbidden",
+            Self::NotFound => "Not found",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::Internal => "Internal error",
+        }
+    }
+}
+
+/// A value as it stands in an error message: strings quoted, numbers bare, the rest as JSON.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn aggregate(errors: &[FieldError]) -> String {
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    match texts.as_slice() {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}

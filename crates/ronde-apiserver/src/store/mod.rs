@@ -1,0 +1,236 @@
+//! The objects of the cluster: durable in redb, read from memory, watched by revision.
+//!
+//! [`Store`] is the only owner of state that must survive. A write is a [`Change`] with an expectation on the current
+//! revision; changes that arrive together share one disk sync (see `commit`), and each gets a revision of its own. A
+//! change is answered only when it is on disk, and readers see it only then. Reads hold the lock for as long as it takes
+//! to clone some `Arc`s. History for watches and consistent pages is a bounded log in memory (see `history`).
+//!
+//! Knows nothing of kinds, schemas or HTTP.
+
+mod commit;
+mod disk;
+mod history;
+mod object;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, ops::Bound, path::Path, sync::Arc};
+
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use self::{commit::Committer, disk::Disk, history::History};
+pub use self::{
+    commit::{Change, CommitError, Expect, Written},
+    disk::OpenError,
+    history::{Event, EventKind},
+    object::{Draft, Key, Object, Place, Revision},
+};
+
+/// A handle on the store; clones share it.
+#[derive(Clone)]
+pub struct Store {
+    /// Written by the committer only.
+    state: Arc<RwLock<State>>,
+    committer: Arc<Committer>,
+}
+
+/// Everything readers see.
+#[derive(Default)]
+struct State {
+    revision: Revision,
+    /// The revision at which this process started: the log knows nothing from before.
+    start: Revision,
+    collections: BTreeMap<Arc<str>, Collection>,
+}
+
+/// All objects of one resource, in list order, and what happened to them lately.
+struct Collection {
+    objects: BTreeMap<Place, Arc<Object>>,
+    history: History,
+    /// The newest revision of this collection; watchers wait on it.
+    changed: watch::Sender<Revision>,
+}
+
+/// A part of a collection as it was at one revision.
+#[derive(Debug)]
+pub struct Page {
+    pub revision: Revision,
+    pub objects: Vec<Arc<Object>>,
+}
+
+/// Which part of a collection is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Range {
+    /// All namespaces when absent.
+    pub namespace: Option<Arc<str>>,
+    /// Only what stands after this place.
+    pub after: Option<Place>,
+    /// As it was at this revision; the newest when absent.
+    pub at: Option<Revision>,
+}
+
+/// The log no longer reaches back to the revision that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooOld {
+    pub asked: Revision,
+    pub oldest: Revision,
+}
+
+/// What happened after a revision.
+#[derive(Debug)]
+pub struct Events {
+    /// Oldest first.
+    pub events: Vec<Arc<Event>>,
+    /// The revision up to which nothing is missing.
+    pub complete_to: Revision,
+}
+
+impl Store {
+    /// Opens the store in a file, or makes it.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, is in use, or is damaged.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        Self::with_disk(Disk::open(path)?)
+    }
+
+    /// A store that forgets everything when dropped; the same code without a file.
+    ///
+    /// # Errors
+    /// If the memory backend cannot be set up.
+    pub fn in_memory() -> Result<Self, OpenError> {
+        Self::with_disk(Disk::in_memory()?)
+    }
+
+    fn with_disk(disk: Disk) -> Result<Self, OpenError> {
+        let (revision, objects) = disk.load()?;
+        let mut state = State { revision, start: revision, ..State::default() };
+        for (key, object) in objects {
+            state.collection(&key.collection).objects.insert(key.place, Arc::new(object));
+        }
+        let state = Arc::new(RwLock::new(state));
+        Ok(Self { committer: Arc::new(Committer::new(disk, state.clone())), state })
+    }
+
+    /// Makes a change durable and visible, and returns the object as written.
+    ///
+    /// # Errors
+    /// If the expectation does not hold, or the disk refuses. Nothing has changed then.
+    pub async fn commit(&self, change: Change) -> Result<Written, CommitError> {
+        self.committer.clone().commit(change).await
+    }
+
+    pub fn revision(&self) -> Revision {
+        self.state.read().revision
+    }
+
+    pub fn get(&self, key: &Key) -> Option<Arc<Object>> {
+        self.state.read().get(key).cloned()
+    }
+
+    /// Returns the objects of a collection in `range`.
+    ///
+    /// # Errors
+    /// If they are asked for at a revision that the log no longer covers.
+    pub fn list(&self, collection: &str, range: &Range) -> Result<Page, TooOld> {
+        let state = self.state.read();
+        let revision = range.at.unwrap_or(state.revision);
+        let Some(contents) = state.collections.get(collection) else {
+            return Ok(Page { revision, objects: Vec::new() });
+        };
+        let objects = if revision >= state.revision {
+            contents.range(range).map(|(_, object)| object.clone()).collect()
+        } else {
+            contents.range_before(range, revision, state.start)?
+        };
+        Ok(Page { revision, objects })
+    }
+
+    /// Returns how many objects each collection holds.
+    pub fn counts(&self) -> BTreeMap<Arc<str>, usize> {
+        self.state.read().collections.iter().map(|(name, c)| (name.clone(), c.objects.len())).collect()
+    }
+
+    /// Returns what happened to a collection after `since`, at most `limit` events.
+    ///
+    /// # Errors
+    /// If some of it has already been forgotten.
+    pub fn events(&self, collection: &str, since: Revision, limit: usize) -> Result<Events, TooOld> {
+        let state = self.state.read();
+        let events = match state.collections.get(collection) {
+            Some(contents) => contents.history.after(since, state.start, limit)?,
+            None => History::default().after(since, state.start, limit)?,
+        };
+        let newest = events.last().map_or(since, |event| event.revision());
+        let complete_to = if events.len() < limit { state.revision.max(since) } else { newest };
+        Ok(Events { events, complete_to })
+    }
+
+    /// Returns a signal that carries the newest revision of a collection.
+    pub fn changes(&self, collection: &Arc<str>) -> watch::Receiver<Revision> {
+        if let Some(contents) = self.state.read().collections.get(collection) {
+            return contents.changed.subscribe();
+        }
+        self.state.write().collection(collection).changed.subscribe()
+    }
+}
+
+impl State {
+    fn get(&self, key: &Key) -> Option<&Arc<Object>> {
+        self.collections.get(&key.collection)?.objects.get(&key.place)
+    }
+
+    fn collection(&mut self, name: &Arc<str>) -> &mut Collection {
+        self.collections.entry(name.clone()).or_insert_with(Collection::new)
+    }
+
+    /// Makes one durable write visible: the object, the log, the watchers.
+    fn publish(&mut self, key: &Key, kind: EventKind, object: Arc<Object>) {
+        self.revision = object.revision;
+        let contents = self.collection(&key.collection);
+        let before = match kind {
+            EventKind::Deleted => contents.objects.remove(&key.place),
+            EventKind::Added | EventKind::Modified => contents.objects.insert(key.place.clone(), object.clone()),
+        };
+        let revision = object.revision;
+        contents.history.push(Event { kind, object, before });
+        contents.changed.send_replace(revision);
+    }
+}
+
+impl Collection {
+    fn new() -> Self {
+        Self { objects: BTreeMap::new(), history: History::default(), changed: watch::Sender::new(0) }
+    }
+
+    fn range<'a>(&'a self, range: &'a Range) -> impl Iterator<Item = (&'a Place, &'a Arc<Object>)> {
+        let from = match (&range.after, &range.namespace) {
+            (Some(place), _) => Bound::Excluded(place.clone()),
+            (None, Some(namespace)) => Bound::Included(Place::new(namespace, "")),
+            (None, None) => Bound::Unbounded,
+        };
+        let within = |place: &Place| range.namespace.as_ref().is_none_or(|namespace| *namespace == place.namespace);
+        self.objects.range((from, Bound::Unbounded)).take_while(move |(place, _)| within(place))
+    }
+
+    /// The same as [`Collection::range`], as it was at an earlier revision.
+    fn range_before(&self, range: &Range, revision: Revision, start: Revision) -> Result<Vec<Arc<Object>>, TooOld> {
+        let undo = self.history.undo(revision, start)?;
+        let mut then: BTreeMap<&Place, &Arc<Object>> = self.range(range).collect();
+        for (place, before) in &undo {
+            match before {
+                Some(object) if range.contains(place) => drop(then.insert(place, object)),
+                _ => drop(then.remove(place)),
+            }
+        }
+        Ok(then.into_values().cloned().collect())
+    }
+}
+
+impl Range {
+    fn contains(&self, place: &Place) -> bool {
+        self.namespace.as_ref().is_none_or(|namespace| *namespace == place.namespace)
+            && self.after.as_ref().is_none_or(|after| place > after)
+    }
+}

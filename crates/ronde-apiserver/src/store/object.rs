@@ -1,0 +1,171 @@
+//! One stored object: its JSON bytes, and the little of it that reads look at without parsing.
+//!
+//! The stored form is `{"metadata":{"resourceVersion":"N",…},…}` without `apiVersion` and `kind`: those belong to the
+//! version a client asks for and are put in front when the object is served ([`Object::json`]). The revision stands at a
+//! fixed place, so that the committer can fill it in without parsing: a [`Draft`] is everything behind it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+/// A point in the history of the store; every write has its own.
+pub type Revision = u64;
+
+const HEAD: &[u8] = br#"{"metadata":{"resourceVersion":""#;
+
+/// Where an object stands in its collection. Ordered as lists are: by namespace, then by name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// Empty for cluster-scoped objects.
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+/// The full name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// `plural.group`, or `plural` for the core group.
+    pub collection: Arc<str>,
+    pub place: Place,
+}
+
+/// An object as it is stored.
+#[derive(Debug, PartialEq)]
+pub struct Object {
+    pub revision: Revision,
+    pub place: Place,
+    pub labels: BTreeMap<String, String>,
+    raw: Bytes,
+}
+
+/// An object that has no revision yet.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    place: Place,
+    labels: BTreeMap<String, String>,
+    /// The stored form from behind the digits of the revision to the end.
+    tail: Bytes,
+}
+
+/// The bytes on disk are not what this version writes.
+#[derive(Debug, thiserror::Error)]
+#[error("object `{0}` is not in the stored form")]
+pub struct Damaged(pub String);
+
+impl Place {
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl Key {
+    pub fn new(collection: &Arc<str>, namespace: &str, name: &str) -> Self {
+        Self { collection: collection.clone(), place: Place::new(namespace, name) }
+    }
+}
+
+impl Object {
+    /// Reads an object back from its stored form.
+    pub(super) fn from_stored(place: Place, raw: Bytes) -> Result<Self, Damaged> {
+        let damaged = || Damaged(format!("{}/{}", place.namespace, place.name));
+        let value: Value = serde_json::from_slice(&raw).map_err(|_| damaged())?;
+        let revision =
+            value["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse().ok()).ok_or_else(damaged)?;
+        if !raw.starts_with(HEAD) {
+            return Err(damaged());
+        }
+        Ok(Self { revision, labels: labels_of(&value), place, raw })
+    }
+
+    /// Returns the stored bytes: the object without `apiVersion` and `kind`.
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+
+    /// Appends the whole object to `out`; `head` is `{"apiVersion":"…","kind":"…",`.
+    pub fn write_json(&self, head: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(&self.raw[1..]);
+    }
+
+    /// Parses the object; `apiVersion` and `kind` are absent.
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(&self.raw).expect("stored objects were serialised by us or checked when loaded")
+    }
+
+    /// Returns the object as a draft of its own next state.
+    pub fn redraft(&self) -> Draft {
+        let digits = self.revision.checked_ilog10().unwrap_or(0) as usize + 1;
+        Draft { place: self.place.clone(), labels: self.labels.clone(), tail: self.raw.slice(HEAD.len() + digits..) }
+    }
+}
+
+impl Draft {
+    /// Takes the object's content; `apiVersion`, `kind` and `metadata.resourceVersion` are not part of it.
+    pub fn new(value: &Value) -> Self {
+        let empty = Map::new();
+        let metadata = value["metadata"].as_object().unwrap_or(&empty);
+        let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
+        let mut tail = Vec::with_capacity(1024);
+        tail.push(b'"');
+        for (key, field) in metadata.iter().filter(|(key, _)| *key != "resourceVersion") {
+            write_field(&mut tail, key, field);
+        }
+        tail.push(b'}');
+        let fields = value.as_object().unwrap_or(&empty);
+        for (key, field) in fields.iter().filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata"))
+        {
+            write_field(&mut tail, key, field);
+        }
+        tail.push(b'}');
+        Self { place: Place::new(text("namespace"), text("name")), labels: labels_of(value), tail: tail.into() }
+    }
+
+    pub(super) fn at(self, revision: Revision) -> Object {
+        let mut raw = Vec::with_capacity(HEAD.len() + 20 + self.tail.len());
+        raw.extend_from_slice(HEAD);
+        raw.extend_from_slice(revision.to_string().as_bytes());
+        raw.extend_from_slice(&self.tail);
+        Object { revision, place: self.place, labels: self.labels, raw: raw.into() }
+    }
+}
+
+fn write_field(out: &mut Vec<u8>, key: &str, field: &Value) {
+    out.push(b',');
+    serde_json::to_writer(&mut *out, key).expect("a string serialises into memory");
+    out.push(b':');
+    serde_json::to_writer(out, field).expect("a JSON value serialises into memory");
+}
+
+fn labels_of(value: &Value) -> BTreeMap<String, String> {
+    let labels = value["metadata"]["labels"].as_object();
+    labels.into_iter().flatten().filter_map(|(key, label)| Some((key.clone(), label.as_str()?.to_owned()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(name: &str, value: &Value, revision: Revision) {
+        let object = Draft::new(value).at(revision);
+        let mut expected = value.clone();
+        expected.as_object_mut().map(|o| (o.remove("apiVersion"), o.remove("kind")));
+        expected["metadata"]["resourceVersion"] = revision.to_string().into();
+        assert_eq!(object.value(), expected, "{name}");
+        assert_eq!(Object::from_stored(object.place.clone(), object.raw.clone()).ok(), Some(object), "{name}");
+        let again = Draft::new(value).at(revision).redraft().at(revision + 1);
+        assert_eq!(again.value()["metadata"]["resourceVersion"], (revision + 1).to_string(), "{name}");
+    }
+
+    #[test]
+    fn what_goes_in_comes_out_with_its_revision() {
+        check("metadata only", &json!({"metadata": {"name": "a"}}), 1);
+        check("type is left to the reader", &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}), 9);
+        check("an old version is replaced", &json!({"metadata": {"name": "a", "resourceVersion": "3"}}), 10);
+        check("labels", &json!({"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {"kind": "inner"}}), 99);
+        check("awkward text", &json!({"metadata": {"name": "a"}, "data": {"\"resourceVersion\":\"": "\u{0}\n"}}), 100);
+    }
+}
