@@ -1,0 +1,61 @@
+# The one door: `make help` lists every target. CI runs these targets and nothing else.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+
+# Set to --locked by CI: the committed Cargo.lock is then the only truth.
+LOCKED ?=
+# Seconds for each fuzz target.
+FUZZ_SECONDS ?= 60
+
+.PHONY: help preflight build demo check lint test e2e-tools conformance bench-apiserver fuzz generate clean
+
+help: ## Show this list
+	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
+	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+preflight: ## Name what this machine lacks, with the command that installs it
+	@tools/preflight.sh
+
+build: preflight ## Build the ronde command
+	cargo build $(LOCKED) -p ronde
+
+demo: build ## See it work: start, apply, watch, kill -9, start again, stop
+	@examples/demo.sh "$$(tools/target-dir.sh)/debug/ronde"
+
+check: preflight ## The quick round: format, lints, unit tests
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
+	cargo test --workspace --lib --bins $(LOCKED)
+
+lint: preflight ## Format, lints, dependencies, shell scripts
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
+	tools/dependencies.sh
+	tools/shell-lint.sh
+
+test: preflight ## All tests; what cannot run here is listed and counted at the end
+	@tools/test.sh $(LOCKED)
+
+e2e-tools: ## Build kubectl and helm for the tests, into a cache outside the checkout
+	e2e/peers.sh path kubectl
+	e2e/peers.sh path helm
+
+conformance: build ## Compare our answers with those of a real kube-apiserver
+	@tools/conformance.sh
+
+bench-apiserver: preflight ## Measure the API server beside kube-apiserver with etcd, as ratios
+	cargo build $(LOCKED) --release -p ronde -p ronde-bench
+	@release="$$(tools/target-dir.sh)/release"; \
+	"$$release/ronde-bench" apiserver --ronde "$$release/ronde" --kubernetes e2e/kubernetes.sh
+
+fuzz: preflight ## Fuzz the decoders for FUZZ_SECONDS each
+	@tools/fuzz.sh "$(FUZZ_SECONDS)"
+
+generate: preflight ## Write again what is generated and committed
+	cargo run $(LOCKED) -p ronde-e2e -- differences
+
+clean: ## Delete what was built here
+	cargo clean
