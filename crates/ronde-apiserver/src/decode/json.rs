@@ -1,0 +1,147 @@
+//! Reads JSON with `serde_json` in one pass that builds the value and notes duplicate and unknown fields.
+//!
+//! What `serde_json` refuses is looked at once more by [`super::syntax`], which knows the real server's words for it
+//! and what that one takes nevertheless (broken UTF-8 inside of texts).
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value, map::Entry};
+
+use crate::schema::Node;
+
+use super::{
+    DEPTH_MAX, Decoded,
+    strict::{Known, Notes, Path, known},
+    syntax::{self, Fault},
+};
+
+/// Reads a JSON document.
+///
+/// # Errors
+/// If it is malformed: a text as Go's JSON package writes it.
+pub fn parse(body: &[u8], schema: Option<Node<'_>>) -> Result<Decoded, String> {
+    let refused = match read(body, schema) {
+        Ok(decoded) => return Ok(decoded),
+        Err(error) => error,
+    };
+    match syntax::fault(body) {
+        Some(Fault::Syntax(text)) => Err(text),
+        Some(Fault::TooDeep) => Err(format!("exceeded max depth of {DEPTH_MAX}")),
+        Some(Fault::NumberTooLarge(number)) => {
+            Err(format!("json: cannot unmarshal number {number} into Go value of type float64"))
+        }
+        None => read(syntax::with_clean_texts(body).as_bytes(), schema).map_err(|_| refused.to_string()),
+    }
+}
+
+fn read(body: &[u8], schema: Option<Node<'_>>) -> Result<Decoded, serde_json::Error> {
+    let mut notes = Notes::default();
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let reader = Reader { schema, path: Path::Root, notes: &mut notes };
+    let value = reader.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(Decoded { value, problems: notes.into_messages() })
+}
+
+/// Reads the value at one place of a document.
+struct Reader<'a, 'n> {
+    schema: Option<Node<'a>>,
+    path: Path<'n>,
+    notes: &'n mut Notes,
+}
+
+impl<'de> DeserializeSeed<'de> for Reader<'_, '_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reader<'_, '_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(unsigned(value))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Ok(float(value))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let schema = self.schema.and_then(Node::items);
+        let mut items = Vec::new();
+        loop {
+            let path = Path::Index(&self.path, items.len());
+            match list.next_element_seed(Reader { schema, path, notes: &mut *self.notes })? {
+                Some(item) => items.push(item),
+                None => return Ok(Value::Array(items)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some(name) = object.next_key::<String>()? {
+            let Known::Yes(schema) = known(self.schema, &name) else {
+                self.notes.unknown(Path::Field(&self.path, &name));
+                object.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            match fields.entry(name) {
+                Entry::Vacant(field) => {
+                    let path = Path::Field(&self.path, field.key());
+                    let value = object.next_value_seed(Reader { schema, path, notes: &mut *self.notes })?;
+                    field.insert(value);
+                }
+                Entry::Occupied(mut field) => {
+                    let path = Path::Field(&self.path, field.key());
+                    self.notes.duplicate(path);
+                    let value = object.next_value_seed(Reader { schema, path, notes: &mut *self.notes })?;
+                    field.insert(value);
+                }
+            }
+        }
+        Ok(Value::Object(fields))
+    }
+}
+
+/// An integer, or a float beyond 63 bits: the real server has no unsigned integers.
+pub(super) fn unsigned(value: u64) -> Value {
+    #[expect(clippy::cast_precision_loss, reason = "the real server rounds too")]
+    i64::try_from(value).map_or_else(|_| float(value as f64), Value::from)
+}
+
+/// A float; `-0` is the integer 0 (`serde_json` reads it as a float).
+pub(super) fn float(value: f64) -> Value {
+    if value == 0.0 && value.is_sign_negative() {
+        return Value::from(0);
+    }
+    Number::from_f64(value).map_or(Value::Null, Value::Number)
+}

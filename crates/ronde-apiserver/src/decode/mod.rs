@@ -1,0 +1,159 @@
+//! Request bodies: bytes in, a JSON value out, with what strict field validation has to say about them.
+//!
+//! Called by the verbs for objects and by [`crate::patch`] for patches. One pass builds the value, finds duplicate
+//! fields and, given a schema, leaves out fields that the kind does not have. Size, depth and YAML aliases are
+//! bounded, so that everything behind this module may recurse freely. Types of fields are not checked here.
+
+mod json;
+mod protobuf;
+mod strict;
+mod syntax;
+mod yaml;
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+use crate::{error::ApiError, schema::Node};
+
+use self::protobuf::Envelope;
+pub use self::{
+    json::parse as parse_json, protobuf::parse as parse_protobuf, strict::warnings, yaml::parse as parse_yaml,
+};
+
+/// The longest body that is read. The caller stops reading there and answers with [`too_large`].
+pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// How deep lists and objects may nest. Real objects stay under 40; every recursion over a value relies on this.
+pub const DEPTH_MAX: usize = 128;
+
+/// The media types of bodies that are objects, as errors list them.
+const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", PROTOBUF];
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// How much of a body that cannot be understood is shown in the error.
+const SUMMARY_BYTES: usize = 30;
+
+/// A body that could be read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decoded {
+    pub value: Value,
+    /// Duplicate and (given a schema) unknown fields, each as a message, in the order of the document.
+    pub problems: Vec<String>,
+}
+
+/// Reads an object of kind `kind` (which only serves the error messages).
+///
+/// With a schema, fields that it does not have are noted and left out of JSON; in YAML they stay, because the real
+/// server looks for them in another step. An empty document is an empty object, as in the real server: what is
+/// missing in it is for validation to say.
+///
+/// # Errors
+/// If the body is too long, of another media type, malformed, or not an object.
+pub fn decode(content_type: &str, body: &[u8], kind: &str, schema: Option<Node<'_>>) -> Result<Decoded, ApiError> {
+    let unrecognized = |text: &str| {
+        let summary = summary(body);
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): {text} ({summary})"
+        ))
+    };
+    if body.len() > BODY_BYTES_MAX {
+        return Err(too_large());
+    }
+    let parsed = match media_type(content_type).as_str() {
+        "" | "application/json" => parse_json(body, schema).map_err(|text| no_kind(&text)),
+        "application/yaml" => parse_yaml(body),
+        PROTOBUF => {
+            let envelope = Envelope::open(body).map_err(|text| unrecognized(&text))?;
+            return decode_envelope(&envelope, kind);
+        }
+        _ => return Err(ApiError::unsupported_media_type(&MEDIA_TYPES)),
+    };
+    let mut decoded = parsed.map_err(|text| unrecognized(&text))?;
+    if decoded.value.is_null() {
+        decoded.value = Value::Object(Map::new());
+    }
+    check_root(&decoded.value).map_err(|text| unrecognized(&no_kind(&text)))?;
+    Ok(decoded)
+}
+
+/// Reads what is in an envelope. It names its kind, so that errors can, too; the kind of the path is `kind`.
+fn decode_envelope(envelope: &Envelope<'_>, kind: &str) -> Result<Decoded, ApiError> {
+    let value = envelope.decode().map_err(|text| {
+        let version = envelope.api_version.rsplit('/').next().unwrap_or_default();
+        let found = envelope.kind;
+        ApiError::bad_request(format!("{found} in version {version:?} cannot be handled as a {kind}: {text}"))
+    })?;
+    Ok(Decoded { value, problems: Vec::new() })
+}
+
+/// Returns a `Content-Type` without its parameters.
+pub fn media_type(content_type: &str) -> String {
+    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// The answer to a body that is longer than [`BODY_BYTES_MAX`].
+pub fn too_large() -> ApiError {
+    entity_too_large(format!("limit is {BODY_BYTES_MAX}"))
+}
+
+pub(crate) fn entity_too_large(why: impl std::fmt::Display) -> ApiError {
+    ApiError::new(413, "RequestEntityTooLarge", format!("Request entity too large: {why}"))
+}
+
+/// The name of the type of a value in the words of Go's JSON package.
+pub(crate) fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn no_kind(text: &str) -> String {
+    format!("couldn't get version/kind; json parse error: {text}")
+}
+
+/// Checks what the real server looks at first: an object whose `apiVersion` and `kind` are texts.
+fn check_root(value: &Value) -> Result<(), String> {
+    let Value::Object(root) = value else {
+        let found = json_type(value);
+        return Err(format!(
+            "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
+             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        ));
+    };
+    for field in ["apiVersion", "kind"] {
+        match root.get(field) {
+            None | Some(Value::Null | Value::String(_)) => {}
+            Some(other) => {
+                let found = json_type(other);
+                return Err(format!("json: cannot unmarshal {found} into Go struct field .{field} of type string"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The start of a body for an error message: as text if it looks like JSON, else in hexadecimal.
+fn summary(body: &[u8]) -> String {
+    let start = &body[..body.len().min(SUMMARY_BYTES)];
+    let more = if body.len() > SUMMARY_BYTES { " ..." } else { "" };
+    match start.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(start)),
+        Some(_) => {
+            let mut hex = String::new();
+            for byte in start {
+                let _ = write!(hex, "{byte:02x}");
+            }
+            hex + more
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
