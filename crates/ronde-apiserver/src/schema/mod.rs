@@ -5,6 +5,10 @@
 //! compiled-in types plus our table of list keys) and [`crd`] (from a structural schema). Readers: strict decoding,
 //! the patches, defaulting, pruning, validation. Nothing here does I/O.
 
+pub mod builtin;
+pub mod crd;
+pub mod strict;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -65,8 +69,10 @@ pub enum Empty {
     Kept,
     /// An empty value (`""`, `0`, `false`, `[]`, `{}`) is the same as an absent field, and left out.
     Dropped,
-    /// Always there: an absent or empty field is written as the zero value of its type.
+    /// Always there: an absent field is written as the zero value of its type.
     Written,
+    /// Always there: an absent field is written as `null`.
+    Null,
 }
 
 /// How server-side apply merges a list.
@@ -121,8 +127,10 @@ pub struct NodeData {
     pub format: Option<Format>,
     /// How the real server's own type behaves when an object passes through it; built-in kinds only.
     pub empty: Empty,
-    /// `PodSpec`: the name of the type as error texts give it; built-in kinds only.
-    pub type_name: &'static str,
+    /// The fields below that are always written, absent or not; built-in kinds only.
+    pub always: Vec<String>,
+    /// `v1.PodSpec`: the type as the real server's decoding errors name it; built-in kinds only, may be empty.
+    pub type_name: Box<str>,
     /// `x-kubernetes-embedded-resource`.
     pub embedded_resource: bool,
     /// Value constraints and rules; only custom resources have them.
@@ -153,6 +161,10 @@ pub struct Checks {
     pub one_of: Vec<Id>,
     pub not: Option<Id>,
     pub rules: Vec<Rule>,
+    /// `additionalProperties: false`: no field beyond `properties`.
+    pub closed: bool,
+    /// What `additionalProperties: true` gives its values: no schema at all, so that pruning empties objects among them.
+    pub schemaless: bool,
 }
 
 /// One entry of `x-kubernetes-validations`.

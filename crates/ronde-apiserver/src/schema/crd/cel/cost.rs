@@ -1,0 +1,592 @@
+//! Estimates how much evaluating a rule can cost at most, from the sizes that the schema allows.
+//!
+//! A definition whose rules could cost too much is refused when it is made, so that no object can make them run long.
+//! The account is the real server's, bound by bound, because it decides which definitions are taken.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    ast::{Call, Comprehension, Expr, ExprId, Kind, Literal},
+    check::Checked,
+    decl::Decl,
+    types::{Library, Type},
+};
+
+const LIST_COST: u64 = 10;
+const MAP_COST: u64 = 30;
+const STRUCT_COST: u64 = 40;
+/// The pattern behind a named format, as far as estimates go.
+const FORMAT_PATTERN_SIZE: f64 = 128.0;
+
+/// The least and the most something can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Bounds {
+    min: u64,
+    max: u64,
+}
+
+const UNKNOWN: Bounds = Bounds { min: 0, max: u64::MAX };
+const ONE: Bounds = Bounds { min: 1, max: 1 };
+
+impl Bounds {
+    fn exactly(value: u64) -> Self {
+        Self { min: value, max: value }
+    }
+
+    fn add(self, other: Self) -> Self {
+        Self { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
+    }
+
+    fn times(self, other: Self) -> Self {
+        Self { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
+    }
+
+    fn scaled(self, factor: f64) -> Self {
+        Self { min: scale(self.min, factor), max: scale(self.max, factor) }
+    }
+
+    fn union(self, other: Self) -> Self {
+        Self { min: self.min.min(other.min), max: self.max.max(other.max) }
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the estimate is a float rounded up, and saturates"
+)]
+fn scale(size: u64, factor: f64) -> u64 {
+    (size as f64 * factor).ceil() as u64
+}
+
+/// The most an expression over `root` can cost.
+pub(super) fn estimate(checked: &Checked, root: &Decl) -> u64 {
+    Estimator::new(checked, root).cost(&checked.root).max
+}
+
+/// Sizes of the keys and values of a list or map.
+#[derive(Debug, Clone, Copy)]
+struct EntrySize {
+    is_list: bool,
+    key: Bounds,
+    value: Bounds,
+}
+
+impl EntrySize {
+    fn union(self, other: Self) -> Self {
+        Self { is_list: self.is_list, key: self.key.union(other.key), value: self.value.union(other.value) }
+    }
+}
+
+/// A step of a path from a variable into the schema.
+type Path = Vec<Arc<str>>;
+
+#[derive(Debug, Clone)]
+struct Local {
+    name: Arc<str>,
+    path: Path,
+    size: Option<Bounds>,
+    entries: Option<EntrySize>,
+}
+
+struct Estimator<'c> {
+    checked: &'c Checked,
+    root: &'c Decl,
+    paths: BTreeMap<ExprId, Path>,
+    sizes: BTreeMap<ExprId, Bounds>,
+    entries: BTreeMap<ExprId, EntrySize>,
+    locals: Vec<Local>,
+}
+
+/// An argument of a call.
+struct Arg<'e> {
+    expr: &'e Expr,
+    cost: Bounds,
+    size: Option<Bounds>,
+}
+
+impl Arg<'_> {
+    fn size(&self) -> Bounds {
+        self.size.unwrap_or(UNKNOWN)
+    }
+}
+
+/// What a call costs, and how large its result is if that is known.
+struct Estimate {
+    cost: Bounds,
+    size: Option<Bounds>,
+}
+
+impl Estimate {
+    fn cost(cost: Bounds) -> Option<Self> {
+        Some(Self { cost, size: None })
+    }
+
+    fn sized(cost: Bounds, size: Bounds) -> Option<Self> {
+        Some(Self { cost, size: Some(size) })
+    }
+}
+
+impl<'c> Estimator<'c> {
+    fn new(checked: &'c Checked, root: &'c Decl) -> Self {
+        let (paths, sizes, entries) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { checked, root, paths, sizes, entries, locals: Vec::new() }
+    }
+
+    fn cost(&mut self, expr: &Expr) -> Bounds {
+        match &expr.kind {
+            Kind::Literal(_) => Bounds::default(),
+            Kind::Ident(name) => {
+                let path = self.local(name).map_or_else(|| vec![Arc::clone(name)], |local| local.path.clone());
+                self.paths.insert(expr.id, path);
+                ONE
+            }
+            Kind::Select(select) => {
+                let operand = self.cost(&select.operand);
+                if select.test_only {
+                    return operand;
+                }
+                let mut path = self.path(&select.operand);
+                path.push(Arc::clone(&select.field));
+                self.paths.insert(expr.id, path);
+                match self.checked.type_of(&select.operand) {
+                    Type::Map(..) | Type::Object(_) | Type::Param(_) => operand.add(ONE),
+                    _ => operand,
+                }
+            }
+            Kind::Call(call) => self.call(expr, call),
+            Kind::List(elements) => {
+                let parts: Vec<&Expr> = elements.iter().map(|element| &element.value).collect();
+                let (cost, value) = self.parts(&parts);
+                self.entries.insert(expr.id, EntrySize { is_list: true, key: ONE, value });
+                cost.add(Bounds::exactly(LIST_COST))
+            }
+            Kind::Map(entries) => {
+                let keys: Vec<&Expr> = entries.iter().map(|entry| &entry.key).collect();
+                let values: Vec<&Expr> = entries.iter().map(|entry| &entry.value).collect();
+                let ((key_cost, key), (value_cost, value)) = (self.parts(&keys), self.parts(&values));
+                self.entries.insert(expr.id, EntrySize { is_list: false, key, value });
+                key_cost.add(value_cost).add(Bounds::exactly(MAP_COST))
+            }
+            Kind::Struct(_) => Bounds::exactly(STRUCT_COST),
+            Kind::Comprehension(fold) => self.fold(expr, fold),
+        }
+    }
+
+    /// The cost of all parts, and the sizes they are between.
+    fn parts(&mut self, parts: &[&Expr]) -> (Bounds, Bounds) {
+        let mut size = Bounds { min: if parts.is_empty() { 0 } else { u64::MAX }, max: 0 };
+        let mut cost = Bounds::default();
+        for part in parts {
+            cost = cost.add(self.cost(part));
+            size = size.union(self.size(part).unwrap_or(UNKNOWN));
+        }
+        (cost, size)
+    }
+
+    fn local(&self, name: &str) -> Option<&Local> {
+        self.locals.iter().rev().find(|local| *local.name == *name)
+    }
+
+    fn path(&self, expr: &Expr) -> Path {
+        if let Some(local) = expr.ident().and_then(|name| self.local(name)) {
+            return local.path.clone();
+        }
+        self.paths.get(&expr.id).cloned().unwrap_or_default()
+    }
+
+    /// The path as far as the schema knows it: nothing leads there from an accumulator.
+    fn schema_path(&self, expr: &Expr) -> Path {
+        let path = self.path(expr);
+        if path.first().is_some_and(|first| **first == *super::ast::ACCUMULATOR) { Path::new() } else { path }
+    }
+
+    fn size(&mut self, expr: &Expr) -> Option<Bounds> {
+        if let Some(size) = self.sizes.get(&expr.id) {
+            return Some(*size);
+        }
+        let literal = match &expr.kind {
+            Kind::Literal(Literal::String(text)) => Some(text.chars().count() as u64),
+            Kind::Literal(Literal::Bytes(bytes)) => Some(bytes.len() as u64),
+            Kind::Literal(_) => Some(1),
+            Kind::List(elements) => Some(elements.len() as u64),
+            Kind::Map(entries) => Some(entries.len() as u64),
+            _ => None,
+        };
+        if let Some(size) = literal {
+            return Some(Bounds::exactly(size));
+        }
+        if let Some(size) = self.schema_size(&self.path(expr)) {
+            self.sizes.insert(expr.id, size);
+            return Some(size);
+        }
+        if is_scalar(self.checked.type_of(expr)) {
+            return Some(ONE);
+        }
+        expr.ident().and_then(|name| self.local(name)).and_then(|local| local.size)
+    }
+
+    /// The size of what a path leads to. Every path starts at `self`, whatever its first step is called.
+    fn schema_size(&self, path: &[Arc<str>]) -> Option<Bounds> {
+        let (_, steps) = path.split_first()?;
+        let mut decl = self.root;
+        for (at, step) in steps.iter().enumerate() {
+            if **step == *"@keys" && decl.is_map() {
+                // Keys are strings without a bound of their own, and nothing is below them.
+                return (at + 1 == steps.len()).then_some(Bounds::default());
+            }
+            decl = decl.step(step)?;
+        }
+        Some(Bounds { min: 0, max: decl.max_elements })
+    }
+
+    fn entry_size(&self, expr: &Expr) -> Option<EntrySize> {
+        let known = self.entries.get(&expr.id).copied();
+        known.or_else(|| expr.ident().and_then(|name| self.local(name)).and_then(|local| local.entries))
+    }
+
+    fn call(&mut self, expr: &Expr, call: &Call) -> Bounds {
+        if *call.function == *"dyn" {
+            let arg = &call.args[0];
+            let cost = self.cost(arg);
+            if let Some(size) = self.size(arg) {
+                self.sizes.insert(expr.id, size);
+            }
+            if let Some(entries) = self.entry_size(arg) {
+                self.entries.insert(expr.id, entries);
+            }
+            return cost.add(ONE);
+        }
+        let args: Vec<Arg<'_>> = call.args.iter().map(|arg| self.arg(arg)).collect();
+        let target = call.target.as_ref().map(|target| self.arg(target));
+        let mut cost = Bounds { min: u64::MAX, max: 0 };
+        let mut size: Option<Bounds> = None;
+        for overload in self.checked.overloads_of(expr).to_vec() {
+            let estimate = self.overload(expr, call, overload, target.as_ref(), &args);
+            cost = cost.union(estimate.cost);
+            size = match (size, estimate.size) {
+                (Some(before), Some(now)) => Some(before.union(now)),
+                (before, now) => before.or(now),
+            };
+            let step = match overload {
+                "index_list" => Some("@items"),
+                "index_map" => Some("@values"),
+                _ => None,
+            };
+            if let (Some(step), Some(first)) = (step, call.args.first()) {
+                size = self.entry_size(first).map(|entries| entries.value);
+                let mut path = self.path(first);
+                path.push(Arc::from(step));
+                self.paths.insert(expr.id, path);
+            }
+            size = size.or_else(|| self.size(expr));
+        }
+        if let Some(size) = size {
+            self.sizes.insert(expr.id, size);
+        }
+        target.map_or(cost, |target| cost.add(target.cost))
+    }
+
+    fn arg<'e>(&mut self, expr: &'e Expr) -> Arg<'e> {
+        let cost = self.cost(expr);
+        Arg { expr, cost, size: self.size(expr) }
+    }
+
+    fn overload(&mut self, expr: &Expr, call: &Call, id: &str, target: Option<&Arg<'_>>, args: &[Arg<'_>]) -> Estimate {
+        let args_cost = args.iter().fold(Bounds::default(), |sum, arg| sum.add(arg.cost));
+        match (id, args) {
+            ("logical_and" | "logical_or", [left, right]) => {
+                let cost = Bounds { min: left.cost.min, max: left.cost.add(right.cost).max };
+                return Estimate { cost, size: None };
+            }
+            ("conditional", [condition, yes, no]) => {
+                let entries = self.entry_size(yes.expr).zip(self.entry_size(no.expr));
+                if let Some((yes, no)) = entries {
+                    self.entries.insert(expr.id, yes.union(no));
+                }
+                let cost = condition.cost.add(yes.cost.union(no.cost));
+                return Estimate { cost, size: Some(yes.size().union(no.size())) };
+            }
+            ("add_string" | "add_bytes" | "add_list", [left, right]) => {
+                let size = left.size().add(right.size());
+                if let Some((left, right)) = self.entry_size(left.expr).zip(self.entry_size(right.expr)) {
+                    self.entries.insert(expr.id, left.union(right));
+                }
+                let cost = if id == "add_list" { ONE } else { size.scaled(0.1) };
+                return Estimate { cost: cost.add(args_cost), size: Some(size) };
+            }
+            _ => {}
+        }
+        let estimate = self
+            .sets(id, args)
+            .or_else(|| self.by_function(call, id, target, args))
+            .or_else(|| by_overload(id, target, args))
+            .unwrap_or(Estimate { cost: ONE, size: None });
+        Estimate { cost: estimate.cost.add(args_cost), ..estimate }
+    }
+
+    /// A size for estimates of library functions, which may ask the schema once more.
+    fn library_size(&self, arg: &Arg<'_>) -> Bounds {
+        arg.size.or_else(|| self.schema_size(&self.schema_path(arg.expr))).unwrap_or(UNKNOWN)
+    }
+
+    fn sets(&self, id: &str, args: &[Arg<'_>]) -> Option<Estimate> {
+        let factor = match id {
+            "list_sets_contains_list" | "list_sets_intersects_list" => 1.0,
+            "list_sets_equivalent_list" => 2.0,
+            _ => return None,
+        };
+        let [left, right] = args else { return None };
+        Estimate::cost(self.library_size(left).times(self.library_size(right)).scaled(factor).add(ONE))
+    }
+
+    /// Functions of the Kubernetes and strings libraries.
+    fn by_function(&self, call: &Call, id: &str, target: Option<&Arg<'_>>, args: &[Arg<'_>]) -> Option<Estimate> {
+        let first = args.first().map(|arg| self.library_size(arg));
+        match (&*call.function, target, first) {
+            ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf", Some(target), _) => {
+                self.list_function(target)
+            }
+            ("url", _, Some(size)) => Estimate::sized(size.scaled(0.1), size),
+            ("lowerAscii" | "upperAscii" | "substring" | "trim", Some(target), _) => {
+                let size = self.library_size(target);
+                Estimate::sized(size.scaled(0.1), size)
+            }
+            ("replace", Some(target), Some(from)) if args.len() >= 2 => {
+                let (size, to) = (self.library_size(target), self.library_size(&args[1]));
+                Estimate::sized(size.scaled(0.2), replaced_size(size, from, to))
+            }
+            ("split", Some(target), _) => {
+                let size = self.library_size(target);
+                let limit = match args.get(1).map(|arg| &arg.expr.kind) {
+                    Some(Kind::Literal(Literal::Int(limit))) => u64::try_from(*limit).unwrap_or(u64::MAX),
+                    _ => size.max,
+                };
+                Estimate::sized(size.scaled(0.2), Bounds { min: 0, max: limit })
+            }
+            ("join", Some(target), _) => self.join(target, first),
+            ("find" | "findAll", Some(target), Some(pattern)) => {
+                let size = self.library_size(target);
+                let cost = size.add(ONE).scaled(0.1).times(pattern.scaled(0.25));
+                Estimate::sized(cost, Bounds { min: 0, max: size.max })
+            }
+            ("ip", ..) if id == "cidr_ip" => Estimate::cost(ONE),
+            ("cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver", _, Some(size)) => {
+                Estimate::cost(size.scaled(0.1))
+            }
+            ("ip.isCanonical", _, Some(size)) => Estimate::cost(size.scaled(0.2)),
+            ("containsIP" | "containsCIDR", _, Some(size)) => Estimate::cost(address_cost(&call.function, id, size)),
+            ("validate", _, Some(size)) => Estimate::cost(size.scaled(0.1).scaled(FORMAT_PATTERN_SIZE * 0.25)),
+            ("_==_", ..) => self.library_equality(args),
+            _ => None,
+        }
+    }
+
+    fn list_function(&self, target: &Arg<'_>) -> Option<Estimate> {
+        let size = self.library_size(target);
+        let Type::List(item) = self.checked.type_of(target.expr) else {
+            return Estimate::cost(size.scaled(0.1));
+        };
+        let mut item_cost = ONE;
+        if matches!(**item, Type::String | Type::Bytes) {
+            item_cost = item_cost.add(self.item_size(target).scaled(0.1));
+        }
+        Estimate::cost(size.times(item_cost))
+    }
+
+    /// The size of a list's items, if the schema bounds them.
+    fn item_size(&self, list: &Arg<'_>) -> Bounds {
+        let mut path = self.schema_path(list.expr);
+        if !path.is_empty() {
+            path.push(Arc::from("@items"));
+        }
+        self.schema_size(&path).unwrap_or(UNKNOWN)
+    }
+
+    fn join(&self, target: &Arg<'_>, separator: Option<Bounds>) -> Option<Estimate> {
+        let count = self.library_size(target);
+        let mut size = Bounds::default();
+        if matches!(self.checked.type_of(target.expr), Type::List(_)) {
+            size = count.times(self.item_size(target));
+        }
+        if let Some(separator) = separator {
+            let between = Bounds { min: count.min.saturating_sub(1), max: count.max.saturating_sub(1) };
+            size = size.add(separator.times(between));
+        }
+        Estimate::sized(size.scaled(0.1), size)
+    }
+
+    fn library_equality(&self, args: &[Arg<'_>]) -> Option<Estimate> {
+        let [left, right] = args else { return None };
+        let (Type::Library(l), Type::Library(r)) = (self.checked.type_of(left.expr), self.checked.type_of(right.expr))
+        else {
+            return None;
+        };
+        if l != r {
+            return None;
+        }
+        let max = match l {
+            Library::Format => 64,
+            Library::Url => right.size.map_or(1, |size| size.max),
+            _ => return Estimate::cost(ONE),
+        };
+        Estimate::cost(Bounds { min: 1, max }.scaled(0.1))
+    }
+
+    fn fold(&mut self, expr: &Expr, fold: &Comprehension) -> Bounds {
+        let range = self.cost(&fold.range);
+        let init = self.cost(&fold.init);
+        let depth = self.locals.len();
+        let accumulator = Local {
+            name: Arc::clone(&fold.accumulator),
+            path: self.path(&fold.init),
+            size: self.size(&fold.init),
+            entries: self.entry_size(&fold.init),
+        };
+        self.locals.push(accumulator);
+        if is_bind(fold) {
+            let result = self.cost(&fold.result);
+            self.locals.truncate(depth);
+            if let Some(size) = self.size(&fold.result) {
+                self.sizes.insert(expr.id, size);
+            }
+            if let Some(entries) = self.entry_size(&fold.result) {
+                self.entries.insert(expr.id, entries);
+            }
+            return range.add(init).add(result);
+        }
+        self.push_loop_variables(fold);
+        let each = self.cost(&fold.condition).add(self.cost(&fold.step));
+        self.locals.truncate(depth + 1);
+        let result = self.cost(&fold.result);
+        self.locals.truncate(depth);
+        let count = self.size(&fold.range).unwrap_or(UNKNOWN);
+        match fold.init.kind {
+            Kind::Literal(_) => {
+                if let Some(size) = self.size(&fold.init) {
+                    self.sizes.insert(expr.id, size);
+                }
+            }
+            Kind::List(_) | Kind::Map(_) => {
+                self.sizes.insert(expr.id, count);
+                if let Some(entries) = self.entry_size(&fold.step) {
+                    self.entries.insert(expr.id, entries);
+                }
+            }
+            _ => {}
+        }
+        range.add(init).add(result).add(count.times(each))
+    }
+
+    fn push_loop_variables(&mut self, fold: &Comprehension) {
+        let entries = self.entry_size(&fold.range);
+        let is_list = entries
+            .map_or_else(|| matches!(self.checked.type_of(&fold.range), Type::List(_)), |entries| entries.is_list);
+        let path = self.path(&fold.range);
+        let mut push = |name: &Arc<str>, step: &str, size: Option<Bounds>| {
+            let mut path = path.clone();
+            path.push(Arc::from(step));
+            self.locals.push(Local { name: Arc::clone(name), path, size, entries: None });
+        };
+        let (key, value) = (entries.map(|e| e.key), entries.map(|e| e.value));
+        match &fold.second {
+            Some(second) => {
+                push(&fold.variable, if is_list { "@indices" } else { "@keys" }, key);
+                push(second, if is_list { "@items" } else { "@values" }, value);
+            }
+            None if is_list => push(&fold.variable, "@items", value),
+            None => push(&fold.variable, "@keys", key),
+        }
+    }
+}
+
+/// Operators and functions of the language itself.
+fn by_overload(id: &str, target: Option<&Arg<'_>>, args: &[Arg<'_>]) -> Option<Estimate> {
+    match (id, target, args) {
+        ("string_format", Some(target), _) => Estimate::cost(target.size().scaled(0.1)),
+        ("string_to_bytes", _, [arg]) => {
+            let size = arg.size();
+            Estimate::sized(size.scaled(0.1), Bounds { min: size.min, max: size.max.saturating_mul(4) })
+        }
+        ("bytes_to_string", _, [arg]) => {
+            let size = arg.size();
+            Estimate::sized(size.scaled(0.1), Bounds { min: size.min / 4, max: size.max })
+        }
+        ("strings_quote", _, [arg]) => {
+            let size = arg.size();
+            let quoted = Bounds { min: size.min.saturating_add(2), max: size.max.saturating_mul(2).saturating_add(2) };
+            Estimate::sized(size.scaled(0.1), quoted)
+        }
+        ("starts_with_string" | "ends_with_string", _, [arg]) => Estimate::cost(arg.size().scaled(0.1)),
+        ("in_list", _, [_, list]) => Estimate::cost(list.size()),
+        ("matches_string", Some(text), [pattern]) => {
+            Estimate::cost(text.size().add(ONE).scaled(0.1).times(pattern.size().scaled(0.25)))
+        }
+        ("contains_string", Some(text), [part]) => {
+            Estimate::cost(text.size().scaled(0.1).times(part.size().scaled(0.1)))
+        }
+        (
+            "less_string"
+            | "less_equals_string"
+            | "greater_string"
+            | "greater_equals_string"
+            | "less_bytes"
+            | "equals"
+            | "not_equals",
+            _,
+            [left, right],
+        ) => {
+            let max = left.size().max.min(right.size().max);
+            Estimate::cost(Bounds { min: u64::from(max > 0), max }.scaled(0.1))
+        }
+        _ => None,
+    }
+}
+
+/// The size of a text after `replace`.
+fn replaced_size(size: Bounds, from: Bounds, to: Bounds) -> Bounds {
+    let (mut count, mut kept) = (Bounds::default(), Bounds::default());
+    if from.min == 0 {
+        // Replacing nothing puts the replacement around every character.
+        count.max = size.max.saturating_add(1);
+        kept.max = size.max;
+    } else if to.max <= from.min {
+        kept.max = size.max;
+    } else {
+        count.max = size.max.div_ceil(from.min);
+    }
+    if from.max == 0 {
+        count.min = size.min.saturating_add(1);
+        kept.min = size.min;
+    } else if from.max <= to.min {
+        kept.min = size.min;
+    } else {
+        count.min = size.min.div_ceil(from.max);
+    }
+    count.times(to).add(kept)
+}
+
+fn address_cost(function: &str, id: &str, text: Bounds) -> Bounds {
+    let address = Bounds { min: 4, max: 16 };
+    let mut cost = address.add(address).scaled(0.1);
+    if function == "containsCIDR" {
+        cost = cost.add(address.scaled(0.1)).add(ONE);
+    }
+    if id.ends_with("_string") { cost.add(text.scaled(0.1)) } else { cost }
+}
+
+/// `optMap` and its kin bind a name without a loop.
+fn is_bind(fold: &Comprehension) -> bool {
+    matches!(&fold.range.kind, Kind::List(elements) if elements.is_empty())
+        && matches!(fold.condition.kind, Kind::Literal(Literal::Bool(false)))
+        && *fold.accumulator != *"__result__"
+}
+
+fn is_scalar(of: &Type) -> bool {
+    match of {
+        Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => true,
+        Type::Optional(inner) => is_scalar(inner),
+        _ => false,
+    }
+}
