@@ -15,6 +15,8 @@ pub struct ApiError {
     pub message: String,
     /// The `details` of the `Status`: name, group, kind, causes, `retryAfterSeconds`.
     pub details: Option<Box<Value>>,
+    /// A token to go on with, when a paged list cannot be continued as it was.
+    pub resume: Option<String>,
 }
 
 /// One mistake in an object, with the path of the field it is in.
@@ -25,6 +27,8 @@ pub struct FieldError {
     pub path: String,
     pub value: Value,
     pub detail: String,
+    /// The value stands in the message as it is: text without quotes, null not at all.
+    pub verbatim: bool,
 }
 
 /// What is wrong with a field. The names are the reasons in `details.causes`.
@@ -53,7 +57,7 @@ pub struct Subject<'a> {
 
 impl ApiError {
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None }
+        Self { code, reason, message: message.into(), details: None, resume: None }
     }
 
     pub fn with_details(mut self, details: Value) -> Self {
@@ -131,6 +135,9 @@ impl ApiError {
         if let Some(details) = &self.details {
             status["details"] = (**details).clone();
         }
+        if let Some(token) = &self.resume {
+            status["metadata"]["continue"] = token.as_str().into();
+        }
         if self.reason.is_empty() {
             status.as_object_mut().map(|o| o.remove("reason"));
         }
@@ -165,7 +172,7 @@ impl Subject<'_> {
 
 impl FieldError {
     pub fn new(kind: FieldErrorKind, path: impl Into<String>, value: Value, detail: impl Into<String>) -> Self {
-        Self { kind, path: path.into(), value, detail: detail.into() }
+        Self { kind, path: path.into(), value, detail: detail.into(), verbatim: false }
     }
 
     pub fn required(path: impl Into<String>, detail: impl Into<String>) -> Self {
@@ -191,12 +198,36 @@ impl FieldError {
         Self::new(FieldErrorKind::NotSupported, path, value, detail)
     }
 
+    /// `items_max` is the number of items allowed in the list at `path`, which has `items`.
+    pub fn too_many(path: impl Into<String>, items: usize, items_max: usize) -> Self {
+        let noun = if items_max == 1 { "item" } else { "items" };
+        let detail = format!("must have at most {items_max} {noun}");
+        Self::new(FieldErrorKind::TooMany, path, items.into(), detail)
+    }
+
+    /// `bytes_max` is the length allowed for the text at `path`.
+    pub fn too_long(path: impl Into<String>, bytes_max: usize) -> Self {
+        let noun = if bytes_max == 1 { "byte" } else { "bytes" };
+        let detail = format!("may not be more than {bytes_max} {noun}");
+        Self::new(FieldErrorKind::TooLong, path, Value::Null, detail)
+    }
+
+    /// Makes the value stand in the message as it is: text without quotes, null not at all.
+    pub fn verbatim(mut self) -> Self {
+        self.verbatim = true;
+        self
+    }
+
     /// The error without its path, as in `details.causes[].message`.
     pub fn body(&self) -> String {
         use FieldErrorKind as K;
         let mut text = self.kind.words().to_owned();
-        if !matches!(self.kind, K::Required | K::Forbidden | K::TooLong | K::Internal | K::TooMany) {
-            let _ = write!(text, ": {}", shown(&self.value));
+        if !matches!(self.kind, K::Required | K::Forbidden | K::TooLong | K::Internal) {
+            match (&self.value, self.verbatim) {
+                (Value::Null, true) => {}
+                (Value::String(value), true) => _ = write!(text, ": {value}"),
+                (value, _) => _ = write!(text, ": {}", shown(value)),
+            }
         }
         if !self.detail.is_empty() {
             let _ = write!(text, ": {}", self.detail);
@@ -255,7 +286,14 @@ fn shown(value: &Value) -> String {
 }
 
 fn aggregate(errors: &[FieldError]) -> String {
-    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let mut texts: Vec<String> = Vec::with_capacity(errors.len());
+    for error in errors {
+        let text = error.to_string();
+        // One rule may be checked by two paths; the real server says it once here and twice in the causes.
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
     match texts.as_slice() {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),

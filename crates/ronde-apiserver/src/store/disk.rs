@@ -55,7 +55,10 @@ impl Disk {
     }
 
     pub(super) fn in_memory() -> Result<Self, OpenError> {
-        let backend = redb::backends::InMemoryBackend::new();
+        Self::with_backend(redb::backends::InMemoryBackend::new())
+    }
+
+    pub(super) fn with_backend(backend: impl redb::StorageBackend) -> Result<Self, OpenError> {
         let opened = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(backend);
         Ok(Self { database: opened.map_err(|source| OpenError::Open { path: "memory".into(), source })? })
     }

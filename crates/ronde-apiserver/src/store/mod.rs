@@ -12,6 +12,8 @@ mod disk;
 mod history;
 mod object;
 #[cfg(test)]
+mod power_loss;
+#[cfg(test)]
 mod tests;
 
 use std::{collections::BTreeMap, ops::Bound, path::Path, sync::Arc};
@@ -24,7 +26,7 @@ pub use self::{
     commit::{Change, CommitError, Expect, Written},
     disk::OpenError,
     history::{Event, EventKind},
-    object::{Draft, Key, Object, Place, Revision},
+    object::{Draft, Key, Meta, Object, Owner, Place, Revision},
 };
 
 /// A handle on the store; clones share it.
@@ -42,6 +44,8 @@ struct State {
     /// The revision at which this process started: the log knows nothing from before.
     start: Revision,
     collections: BTreeMap<Arc<str>, Collection>,
+    /// The newest revision of all; the loops of the server wait on it.
+    changed: watch::Sender<Revision>,
 }
 
 /// All objects of one resource, in list order, and what happened to them lately.
@@ -167,6 +171,11 @@ impl Store {
         Ok(Events { events, complete_to })
     }
 
+    /// Returns a signal that carries the newest revision of all collections.
+    pub fn any_change(&self) -> watch::Receiver<Revision> {
+        self.state.read().changed.subscribe()
+    }
+
     /// Returns a signal that carries the newest revision of a collection.
     pub fn changes(&self, collection: &Arc<str>) -> watch::Receiver<Revision> {
         if let Some(contents) = self.state.read().collections.get(collection) {
@@ -196,6 +205,7 @@ impl State {
         let revision = object.revision;
         contents.history.push(Event { kind, object, before });
         contents.changed.send_replace(revision);
+        self.changed.send_replace(revision);
     }
 }
 

@@ -35,15 +35,36 @@ pub struct Key {
 pub struct Object {
     pub revision: Revision,
     pub place: Place,
-    pub labels: BTreeMap<String, String>,
+    pub meta: Meta,
     raw: Bytes,
+}
+
+/// What selectors and the garbage collector look at, kept beside the bytes.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Meta {
+    pub uid: Arc<str>,
+    pub labels: BTreeMap<String, String>,
+    pub finalizers: Vec<String>,
+    pub owners: Vec<Owner>,
+    pub deleting: bool,
+}
+
+/// One of `metadata.ownerReferences`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    pub api_version: Arc<str>,
+    pub kind: Arc<str>,
+    pub name: Arc<str>,
+    pub uid: Arc<str>,
+    /// `blockOwnerDeletion`.
+    pub blocks: bool,
 }
 
 /// An object that has no revision yet.
 #[derive(Debug, Clone)]
 pub struct Draft {
     place: Place,
-    labels: BTreeMap<String, String>,
+    meta: Meta,
     /// The stored form from behind the digits of the revision to the end.
     tail: Bytes,
 }
@@ -75,7 +96,11 @@ impl Object {
         if !raw.starts_with(HEAD) {
             return Err(damaged());
         }
-        Ok(Self { revision, labels: labels_of(&value), place, raw })
+        Ok(Self { revision, meta: Meta::of(&value), place, raw })
+    }
+
+    pub fn is_deleting(&self) -> bool {
+        self.meta.deleting
     }
 
     /// Returns the stored bytes: the object without `apiVersion` and `kind`.
@@ -94,10 +119,15 @@ impl Object {
         serde_json::from_slice(&self.raw).expect("stored objects were serialised by us or checked when loaded")
     }
 
+    /// Returns the same content at another revision.
+    pub fn at_revision(&self, revision: Revision) -> Self {
+        self.redraft().at(revision)
+    }
+
     /// Returns the object as a draft of its own next state.
     pub fn redraft(&self) -> Draft {
         let digits = self.revision.checked_ilog10().unwrap_or(0) as usize + 1;
-        Draft { place: self.place.clone(), labels: self.labels.clone(), tail: self.raw.slice(HEAD.len() + digits..) }
+        Draft { place: self.place.clone(), meta: self.meta.clone(), tail: self.raw.slice(HEAD.len() + digits..) }
     }
 }
 
@@ -119,7 +149,7 @@ impl Draft {
             write_field(&mut tail, key, field);
         }
         tail.push(b'}');
-        Self { place: Place::new(text("namespace"), text("name")), labels: labels_of(value), tail: tail.into() }
+        Self { place: Place::new(text("namespace"), text("name")), meta: Meta::of(value), tail: tail.into() }
     }
 
     pub(super) fn at(self, revision: Revision) -> Object {
@@ -127,7 +157,7 @@ impl Draft {
         raw.extend_from_slice(HEAD);
         raw.extend_from_slice(revision.to_string().as_bytes());
         raw.extend_from_slice(&self.tail);
-        Object { revision, place: self.place, labels: self.labels, raw: raw.into() }
+        Object { revision, place: self.place, meta: self.meta, raw: raw.into() }
     }
 }
 
@@ -138,9 +168,32 @@ fn write_field(out: &mut Vec<u8>, key: &str, field: &Value) {
     serde_json::to_writer(out, field).expect("a JSON value serialises into memory");
 }
 
-fn labels_of(value: &Value) -> BTreeMap<String, String> {
-    let labels = value["metadata"]["labels"].as_object();
-    labels.into_iter().flatten().filter_map(|(key, label)| Some((key.clone(), label.as_str()?.to_owned()))).collect()
+impl Meta {
+    fn of(object: &Value) -> Self {
+        let metadata = &object["metadata"];
+        let items = |name: &str| metadata[name].as_array().into_iter().flatten();
+        let labels = metadata["labels"].as_object().into_iter().flatten();
+        Self {
+            uid: metadata["uid"].as_str().unwrap_or_default().into(),
+            labels: labels.filter_map(|(key, label)| Some((key.clone(), label.as_str()?.to_owned()))).collect(),
+            finalizers: items("finalizers").filter_map(|item| item.as_str().map(str::to_owned)).collect(),
+            owners: items("ownerReferences").map(Owner::of).collect(),
+            deleting: metadata["deletionTimestamp"].is_string(),
+        }
+    }
+}
+
+impl Owner {
+    fn of(reference: &Value) -> Self {
+        let text = |name: &str| reference[name].as_str().unwrap_or_default();
+        Self {
+            api_version: text("apiVersion").into(),
+            kind: text("kind").into(),
+            name: text("name").into(),
+            uid: text("uid").into(),
+            blocks: reference["blockOwnerDeletion"] == true,
+        }
+    }
 }
 
 #[cfg(test)]

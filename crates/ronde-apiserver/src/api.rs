@@ -1,0 +1,176 @@
+//! The state that all handlers and loops share: the store, what is served, the time, the keys.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use parking_lot::RwLock;
+use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    admission::{Admission, Review},
+    auth::{Account, Keys, User},
+    error::ApiError,
+    kinds::pod_admission::{self, Priority},
+    registry::{Registry, Resource},
+    store::{Key, Range, Store},
+    world::World,
+};
+
+/// The collection that CRDs are stored in; a write to it changes what is served.
+pub const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+/// A handle on the server's state; clones share it.
+#[derive(Clone)]
+pub struct Api(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    world: World,
+    keys: Keys,
+    /// The certificate that clients check the server by; none in process.
+    ca_pem: Option<String>,
+    admission: Vec<Arc<dyn Admission>>,
+    stopping: CancellationToken,
+    /// Replaced as a whole by [`Api::refresh`], and only there.
+    registry: RwLock<Arc<Registry>>,
+    serial: AtomicU64,
+    /// Held while a service's addresses are chosen and stored.
+    addresses: Arc<Mutex<()>>,
+}
+
+impl Api {
+    pub fn new(
+        store: Store,
+        world: World,
+        keys: Keys,
+        ca_pem: Option<String>,
+        admission: Vec<Arc<dyn Admission>>,
+    ) -> Self {
+        let registry = RwLock::new(Arc::new(Registry::new(&[], 0)));
+        let inner = Inner {
+            store,
+            world,
+            keys,
+            ca_pem,
+            admission,
+            stopping: CancellationToken::new(),
+            registry,
+            serial: AtomicU64::new(0),
+            addresses: Arc::default(),
+        };
+        let api = Self(Arc::new(inner));
+        api.refresh();
+        api
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    pub fn world(&self) -> &World {
+        &self.0.world
+    }
+
+    pub fn keys(&self) -> &Keys {
+        &self.0.keys
+    }
+
+    pub fn ca_pem(&self) -> Option<&str> {
+        self.0.ca_pem.as_deref()
+    }
+
+    /// Cancelled when the server is to stop: open watches end.
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.0.stopping
+    }
+
+    pub fn registry(&self) -> Arc<Registry> {
+        self.0.registry.read().clone()
+    }
+
+    pub fn addresses(&self) -> &Arc<Mutex<()>> {
+        &self.0.addresses
+    }
+
+    /// Called after every write: what is served follows the stored CRDs before the write is answered.
+    pub fn written(&self, resource: &Resource) {
+        if *resource.collection == *CRDS {
+            self.refresh();
+        }
+    }
+
+    /// Builds what is served anew from the stored CRDs.
+    pub fn refresh(&self) {
+        // The lock is held from reading the CRDs to putting the result in place: the last one in has the newest.
+        let mut registry = self.0.registry.write();
+        let page = self.store().list(CRDS, &Range::default()).expect("the newest revision is always there");
+        let crds: Vec<_> = page.objects.iter().map(|object| (object.value(), object.revision)).collect();
+        let serial = self.0.serial.fetch_add(1, Ordering::Relaxed);
+        *registry = Arc::new(Registry::new(&crds, serial));
+    }
+
+    /// # Errors
+    /// If any admission refuses.
+    pub fn admit(&self, review: &Review<'_>, new: &mut Value, old: Option<&Value>) -> Result<Vec<String>, ApiError> {
+        let mut warnings = Vec::new();
+        for admission in &self.0.admission {
+            warnings.extend(admission.admit(review, new, old)?);
+        }
+        Ok(warnings)
+    }
+
+    /// Returns who holds a bearer token; none if nobody does.
+    pub fn user_of(&self, token: &str) -> Option<User> {
+        if self.keys().is_admin(token) {
+            return Some(User::admin());
+        }
+        let account = self.keys().verify(token, self.world().now())?;
+        self.is_current(&account).then(|| User::service_account(&account))
+    }
+
+    /// A token ends with its account, also if another of the same name follows.
+    fn is_current(&self, account: &Account) -> bool {
+        let stored = self.store().get(&Key::new(&"serviceaccounts".into(), &account.namespace, &account.name));
+        stored.is_some_and(|object| object.value()["metadata"]["uid"] == account.uid.as_str())
+    }
+
+    /// Returns the priority of a new pod, from the class it names or the default one.
+    ///
+    /// # Errors
+    /// If the class does not exist.
+    pub fn pod_priority(&self, pod: &Value) -> Result<PodPriority, ApiError> {
+        let named = pod["spec"]["priorityClassName"].as_str().unwrap_or_default();
+        let class = if named.is_empty() {
+            self.default_priority_class()
+        } else {
+            let key = Key::new(&"priorityclasses.scheduling.k8s.io".into(), "", named);
+            let found = self.store().get(&key).map(|object| object.value());
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            Some(found.ok_or_else(|| pod_admission::no_priority_class(name, named))?)
+        };
+        Ok(PodPriority(class))
+    }
+
+    fn default_priority_class(&self) -> Option<Value> {
+        let page = self.store().list("priorityclasses.scheduling.k8s.io", &Range::default()).ok()?;
+        page.objects.iter().map(|object| object.value()).find(|class| class["globalDefault"] == true)
+    }
+}
+
+/// The class that a pod gets its priority from, if any.
+pub struct PodPriority(Option<Value>);
+
+impl PodPriority {
+    pub fn as_priority(&self) -> Priority<'_> {
+        let Some(class) = &self.0 else { return pod_admission::NO_PRIORITY };
+        Priority {
+            class: class["metadata"]["name"].as_str().unwrap_or_default(),
+            value: class["value"].as_i64().unwrap_or_default(),
+            preemption_policy: class["preemptionPolicy"].as_str().unwrap_or("PreemptLowerPriority"),
+        }
+    }
+}

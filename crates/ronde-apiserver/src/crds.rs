@@ -1,0 +1,118 @@
+//! The loop behind CustomResourceDefinitions: says in their status what is served, and cleans up after them.
+//!
+//! What is served follows the stored CRDs at once (see [`Api::written`]); this loop only keeps their status true and,
+//! when one is deleted, deletes its objects before it lets the CRD go.
+
+use serde_json::{Value, json};
+
+use crate::{
+    api::{Api, CRDS},
+    error::ApiError,
+    kinds,
+    store::Range,
+    verbs::{
+        Call,
+        delete::{DeleteOptions, Propagation},
+        meta,
+        update::Next,
+    },
+};
+
+/// Holds a CRD back until its objects are gone.
+pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Keeps CRDs in order until the server stops.
+pub async fn run(api: Api) {
+    let mut changed = api.store().any_change();
+    loop {
+        changed.mark_unchanged();
+        let crds = stored(&api);
+        for crd in &crds {
+            let step =
+                if meta::is_deleting(crd) { clean_up(&api, crd).await } else { keep_status(&api, crd, &crds).await };
+            match step {
+                Err(error) if error.reason == "NotFound" => {}
+                Err(error) => tracing::warn!(crd = meta::text(crd, "name"), %error, "cannot bring a CRD in order yet"),
+                Ok(()) => {}
+            }
+        }
+        // Instances that go away matter only while a CRD waits for them.
+        let waiting = crds.iter().any(meta::is_deleting);
+        let mut crds_changed = api.store().changes(&CRDS.into());
+        crds_changed.mark_unchanged();
+        let settled = crds == stored(&api);
+        tokio::select! {
+            () = api.stopping().cancelled() => return,
+            () = std::future::ready(()), if !settled => {}
+            change = changed.changed(), if waiting => if change.is_err() { return },
+            change = crds_changed.changed() => if change.is_err() { return },
+        }
+    }
+}
+
+fn stored(api: &Api) -> Vec<Value> {
+    let page = api.store().list(CRDS, &Range::default());
+    page.map(|page| page.objects.iter().map(|object| object.value()).collect()).unwrap_or_default()
+}
+
+fn call(api: &Api, name: &str, subresource: &str) -> Result<Call, ApiError> {
+    Call::internal(api, "apiextensions.k8s.io/v1", "CustomResourceDefinition", ("", name), subresource)
+}
+
+async fn keep_status(api: &Api, crd: &Value, all: &[Value]) -> Result<(), ApiError> {
+    let now = api.world().now_text();
+    let status = kinds::crd::accepted_status(crd, all, &now);
+    if status == crd["status"] {
+        return Ok(());
+    }
+    let call = call(api, meta::text(crd, "name"), "status")?;
+    let write = |old: &Value| {
+        let mut value = old.clone();
+        value["status"] = kinds::crd::accepted_status(old, all, &now);
+        Ok(Next::own(value))
+    };
+    call.change(write).await.map(drop)
+}
+
+/// Deletes the objects of a CRD; when none is left, lets the CRD go.
+async fn clean_up(api: &Api, crd: &Value) -> Result<(), ApiError> {
+    let name = meta::text(crd, "name");
+    if !meta::finalizers(crd).contains(&CLEANUP) || objects_remain(api, name).await? {
+        return Ok(());
+    }
+    let write = |old: &Value| {
+        let mut value = old.clone();
+        let kept: Vec<&str> = meta::finalizers(old).into_iter().filter(|finalizer| *finalizer != CLEANUP).collect();
+        meta::set_finalizers(&mut value, &kept);
+        Ok(Next::own(value))
+    };
+    call(api, name, "")?.change(write).await.map(drop)
+}
+
+/// Starts the deletion of everything in a collection; returns whether something is left.
+async fn objects_remain(api: &Api, collection: &str) -> Result<bool, ApiError> {
+    let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
+    let registry = api.registry();
+    let Some(resource) = registry.stored().find(|resource| *resource.collection == *collection) else {
+        return Ok(false);
+    };
+    let page = api.store().list(collection, &Range::default()).map_err(|_| ApiError::internal("no newest revision"))?;
+    for object in page.objects.iter().filter(|object| !object.is_deleting()) {
+        let place = (&*object.place.namespace, &*object.place.name);
+        match Call::on(api, resource.clone(), place, "").delete(&options).await {
+            Err(error) if error.reason == "NotFound" => {}
+            other => drop(other?),
+        }
+    }
+    let left = api.store().list(collection, &Range::default()).map_err(|_| ApiError::internal("no newest revision"))?;
+    Ok(!left.objects.is_empty())
+}
+
+/// The condition of a CRD whose deletion has begun.
+pub fn terminating(now: &str) -> Value {
+    json!({
+        "type": "Terminating", "status": "True", "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+        "lastTransitionTime": now,
+    })
+}

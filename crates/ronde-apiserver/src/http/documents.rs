@@ -1,0 +1,186 @@
+//! Documents about the server itself: health, version, metrics, discovery, OpenAPI.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::extract::{Path, Request, State};
+use http::{Method, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::{
+    Asked, no_such_method, no_such_resource, page_not_found,
+    reply::{self, Reply},
+};
+use crate::{
+    api::Api,
+    discovery::{self, ResourceInfo},
+    openapi::{self, Described, Document, v2},
+    registry::{Registry, Resource},
+    verbs::review,
+};
+
+/// The Kubernetes version that clients are told; behaviour follows that release.
+const VERSION: (&str, &str, &str) = ("1", "34", "v1.34.4+ronde");
+
+pub async fn healthy() -> Reply {
+    reply::with_type(StatusCode::OK, "text/plain; charset=utf-8", b"ok".to_vec())
+}
+
+pub async fn version() -> Reply {
+    let (major, minor, git) = VERSION;
+    json_document(&json!({
+        "major": major, "minor": minor, "gitVersion": git, "gitCommit": "", "gitTreeState": "clean", "buildDate": "",
+        "goVersion": "none", "compiler": "rustc", "platform": format!("linux/{}", go_architecture()),
+    }))
+}
+
+/// The processor's name as Go, and so every client, spells it.
+fn go_architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+pub async fn metrics(State(api): State<Api>) -> Reply {
+    let mut text = String::from(
+        "# HELP ronde_apiserver_objects The number of stored objects.\n# TYPE ronde_apiserver_objects gauge\n",
+    );
+    for (collection, count) in api.store().counts() {
+        text.push_str(&format!("ronde_apiserver_objects{{resource=\"{collection}\"}} {count}\n"));
+    }
+    text.push_str(&format!(
+        "# HELP ronde_apiserver_revision The newest revision of the store.\n# TYPE ronde_apiserver_revision counter\n\
+         ronde_apiserver_revision {}\n",
+        api.store().revision()
+    ));
+    reply::with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into_bytes())
+}
+
+pub async fn api(State(api): State<Api>, request: Request) -> Reply {
+    document(&api, request, |infos, aggregated, host| {
+        Some(if aggregated { discovery::aggregated_core(infos) } else { discovery::core_versions(host) })
+    })
+}
+
+pub async fn apis(State(api): State<Api>, request: Request) -> Reply {
+    document(&api, request, |infos, aggregated, _| {
+        Some(if aggregated { discovery::aggregated_groups(infos) } else { discovery::group_list(infos) })
+    })
+}
+
+pub async fn api_version(State(api): State<Api>, Path(version): Path<String>, request: Request) -> Reply {
+    document(&api, request, |infos, _, _| discovery::resource_list(infos, "", &version))
+}
+
+pub async fn group(State(api): State<Api>, Path(group): Path<String>, request: Request) -> Reply {
+    if !is_served(&api, &group) {
+        return page_not_found();
+    }
+    document(&api, request, |infos, _, _| discovery::group(infos, &group))
+}
+
+pub async fn group_version(
+    State(api): State<Api>,
+    Path((group, version)): Path<(String, String)>,
+    request: Request,
+) -> Reply {
+    if !is_served(&api, &group) {
+        return page_not_found();
+    }
+    document(&api, request, |infos, _, _| discovery::resource_list(infos, &group, &version))
+}
+
+fn is_served(api: &Api, group: &str) -> bool {
+    api.registry().has_group(group) || review::has_group(group)
+}
+
+/// Answers with what `make` gives for everything that is served; the flag says that the aggregated form is wanted.
+fn document(api: &Api, request: Request, make: impl FnOnce(&[&ResourceInfo], bool, &str) -> Option<Value>) -> Reply {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return reply::error(&no_such_method());
+    }
+    let asked = Asked::without_body(request.into_parts().0);
+    let registry = api.registry();
+    let reviews = review::infos();
+    let infos: Vec<&ResourceInfo> = registry.all().map(|resource| &resource.info).chain(&reviews).collect();
+    let aggregated = wants_aggregated(asked.header(header::ACCEPT));
+    let Some(value) = make(&infos, aggregated, asked.header(header::HOST)) else {
+        return reply::error(&no_such_resource());
+    };
+    let mut answer = json_document(&value);
+    if value["kind"] == "APIGroupDiscoveryList" {
+        let form = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        answer.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(form));
+    }
+    answer.headers_mut().insert(header::VARY, http::HeaderValue::from_static("Accept"));
+    answer
+}
+
+/// Whether the first form in `Accept` that we have is the aggregated one.
+fn wants_aggregated(accept: &str) -> bool {
+    let is_ours = |clause: &str| {
+        let mut parts = clause.split(';').map(str::trim);
+        let json = matches!(parts.next(), Some("application/json" | "application/*" | "*/*"));
+        let parts: Vec<&str> = parts.collect();
+        let aggregated = parts.contains(&"as=APIGroupDiscoveryList") && parts.contains(&"v=v2");
+        json.then_some(aggregated).filter(|_| aggregated || !parts.iter().any(|part| part.starts_with("as=")))
+    };
+    accept.split(',').find_map(is_ours).unwrap_or(false)
+}
+
+fn json_document(value: &Value) -> Reply {
+    reply::json_bytes(StatusCode::OK, value.to_string().into_bytes())
+}
+
+pub async fn openapi_v2(State(api): State<Api>, request: Request) -> Reply {
+    let asked = Asked::without_body(request.into_parts().0);
+    // Clients write the type with an `@`; one that names it decodes nothing else.
+    if asked.header(header::ACCEPT).replace('@', ".").contains(v2::PROTOBUF_TYPE) {
+        return reply::with_type(StatusCode::OK, v2::PROTOBUF_TYPE, v2::protobuf());
+    }
+    let registry = api.registry();
+    openapi_document(v2::json(&described(&registry)))
+}
+
+pub async fn openapi_v3_index(State(api): State<Api>) -> Reply {
+    let registry = api.registry();
+    let mut hashes: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for resource in registry.all() {
+        let newest = hashes.entry((&resource.info.group, &resource.info.version)).or_default();
+        *newest = resource.custom().map_or(*newest, |custom| custom.since.max(*newest));
+    }
+    // Built-in documents change with the program, those of custom resources with their CRDs.
+    let hashes: Vec<_> = hashes
+        .into_iter()
+        .map(|((group, version), since)| (group, version, format!("{}-{since}", env!("CARGO_PKG_VERSION"))))
+        .collect();
+    json_document(&openapi::index(hashes.iter().map(|(group, version, hash)| (*group, *version, hash.as_str()))))
+}
+
+pub async fn openapi_v3(State(api): State<Api>, Path(path): Path<String>) -> Reply {
+    let parts: Vec<&str> = path.split('/').collect();
+    let (group, version) = match parts.as_slice() {
+        ["api", version] => ("", *version),
+        ["apis", group, version] => (*group, *version),
+        _ => return page_not_found(),
+    };
+    let registry = api.registry();
+    openapi::document(&described(&registry), group, version).map_or_else(page_not_found, openapi_document)
+}
+
+fn described(registry: &Registry) -> Vec<Described<'_>> {
+    let described = |resource| -> Described<'_> {
+        let resource: &Arc<Resource> = resource;
+        Described { info: &resource.info, schema: resource.custom().and_then(|custom| custom.openapi.as_ref()) }
+    };
+    registry.all().map(described).collect()
+}
+
+fn openapi_document(document: Document) -> Reply {
+    let mut answer = reply::json_bytes(StatusCode::OK, document.body);
+    if let Ok(tag) = http::HeaderValue::from_str(&format!("\"{}\"", document.hash)) {
+        answer.headers_mut().insert(header::ETAG, tag);
+    }
+    answer
+}

@@ -1,0 +1,118 @@
+//! HTTP in front of the verbs: which path and method is what, and what an answer looks like.
+//!
+//! One router for everyone. In process it is called directly and trusted; over the network [`crate::serve`] puts TLS
+//! and the check of tokens in front, and leaves the [`User`] in the request.
+
+pub mod documents;
+pub mod negotiate;
+pub mod query;
+pub mod reply;
+pub mod resources;
+pub mod target;
+
+use std::time::Duration;
+
+use axum::{Router, extract::Request, routing::any};
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header, request::Parts};
+
+use self::reply::Reply;
+use crate::{api::Api, auth::User, decode, error::ApiError};
+
+/// How long a client may take to send a body of at most three megabytes.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Returns the router of the whole API.
+pub fn router(api: Api) -> Router {
+    Router::new()
+        .route("/version", any(documents::version))
+        .route("/metrics", any(documents::metrics))
+        .route("/healthz", any(documents::healthy))
+        .route("/healthz/{*check}", any(documents::healthy))
+        .route("/livez", any(documents::healthy))
+        .route("/livez/{*check}", any(documents::healthy))
+        .route("/readyz", any(documents::healthy))
+        .route("/readyz/{*check}", any(documents::healthy))
+        .route("/api", any(documents::api))
+        .route("/api/{version}", any(documents::api_version))
+        .route("/apis", any(documents::apis))
+        .route("/apis/{group}", any(documents::group))
+        .route("/apis/{group}/{version}", any(documents::group_version))
+        .route("/openapi/v2", any(documents::openapi_v2))
+        .route("/openapi/v3", any(documents::openapi_v3_index))
+        .route("/openapi/v3/{*path}", any(documents::openapi_v3))
+        .fallback(resources::handle)
+        .with_state(api)
+}
+
+/// Whether a path can be asked for without a token.
+pub fn is_public(path: &str) -> bool {
+    ["/healthz", "/livez", "/readyz"].iter().any(|open| path == *open || path.starts_with(&format!("{open}/")))
+}
+
+/// The parts of a request that handlers look at.
+pub struct Asked {
+    pub user: User,
+    pub query: query::Query,
+    pub body: Bytes,
+    headers: HeaderMap,
+}
+
+impl Asked {
+    /// Takes a request apart and reads its body, within bounds of size and time.
+    ///
+    /// # Errors
+    /// If the body is too large, or does not come.
+    pub async fn read(request: Request) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let mut asked = Self::without_body(parts);
+        let read = axum::body::to_bytes(body, decode::BODY_BYTES_MAX);
+        asked.body = match tokio::time::timeout(BODY_TIMEOUT, read).await {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(error)) if is_length_limit(&error) => return Err(decode::too_large()),
+            Ok(Err(error)) => return Err(ApiError::bad_request(format!("cannot read the body: {error}"))),
+            Err(_) => return Err(ApiError::new(408, "Timeout", "the body of the request did not arrive in time")),
+        };
+        Ok(asked)
+    }
+
+    pub fn without_body(parts: Parts) -> Self {
+        let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let user = parts.extensions.get::<User>().cloned().unwrap_or_else(User::admin).with_agent(agent);
+        Self { user, query: query::Query::parse(parts.uri.query()), body: Bytes::new(), headers: parts.headers }
+    }
+
+    pub fn header(&self, name: header::HeaderName) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    pub fn accept(&self) -> Option<&str> {
+        Some(self.header(header::ACCEPT)).filter(|accept| !accept.is_empty())
+    }
+
+    pub fn content_type(&self) -> &str {
+        self.header(header::CONTENT_TYPE)
+    }
+}
+
+fn is_length_limit(error: &axum::Error) -> bool {
+    let source = std::error::Error::source(error);
+    source.is_some_and(|source| source.is::<http_body_util::LengthLimitError>())
+}
+
+/// The answer to a path that leads nowhere, as Go's HTTP server words it.
+pub fn page_not_found() -> Reply {
+    reply::with_type(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", b"404 page not found\n".to_vec())
+}
+
+/// Nothing is served at this path, though the API group exists.
+pub fn no_such_resource() -> ApiError {
+    ApiError::new(404, "NotFound", "the server could not find the requested resource")
+        .with_details(serde_json::json!({}))
+}
+
+/// The path exists but does not have this method.
+pub fn no_such_method() -> ApiError {
+    let message = "the server does not allow this method on the requested resource";
+    ApiError::new(405, "MethodNotAllowed", message).with_details(serde_json::json!({}))
+}

@@ -1,0 +1,227 @@
+//! Custom resources: the rules that a CRD sets up for its objects.
+
+use serde_json::{Map, Value};
+
+use super::{Resource, Shape};
+use crate::{
+    discovery::{ResourceInfo, SubresourceInfo},
+    error::ApiError,
+    kinds::{errors::Errors, meta as kinds_meta},
+    names,
+    schema::{
+        Node, builtin,
+        crd::{self, Compiled, Verdict},
+        strict,
+    },
+    store::Revision,
+    verbs::meta,
+};
+
+/// One served version of a custom resource.
+pub struct Custom {
+    pub is_storage: bool,
+    /// The CRD was last written at this revision; older objects may lack defaults.
+    pub since: Revision,
+    pub has_defaults: bool,
+    pub printer_columns: Vec<Value>,
+    /// `openAPIV3Schema` as it stands in the CRD.
+    pub openapi: Option<Value>,
+    pub scale: Option<ScalePaths>,
+    has_status: bool,
+    schema: Compiled,
+}
+
+/// Where the scale of a custom resource is in its objects.
+pub struct ScalePaths {
+    pub spec_replicas: String,
+    pub status_replicas: String,
+    pub label_selector: Option<String>,
+}
+
+const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+const CHANGE_VERBS: [&str; 3] = ["get", "patch", "update"];
+
+/// Returns the resources that a CRD defines: one for each served version.
+pub fn resources(crd: &Value, revision: Revision) -> Vec<Resource> {
+    let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
+    versions.filter(|version| version["served"] == true).map(|version| resource(crd, version, revision)).collect()
+}
+
+fn resource(crd: &Value, version: &Value, revision: Revision) -> Resource {
+    let openapi = version["schema"]["openAPIV3Schema"].clone();
+    let schema = crd::load(&openapi);
+    let scale = scale_paths(&version["subresources"]["scale"]);
+    let has_status = version["subresources"].get("status").is_some_and(Value::is_object);
+    let custom = Custom {
+        is_storage: version["storage"] == true,
+        since: revision,
+        has_defaults: has_default(&openapi),
+        printer_columns: version["additionalPrinterColumns"].as_array().cloned().unwrap_or_default(),
+        openapi: Some(openapi),
+        scale,
+        has_status,
+        schema,
+    };
+    let selectable = version["selectableFields"].as_array().into_iter().flatten();
+    let selectable =
+        selectable.filter_map(|field| Some(field["jsonPath"].as_str()?.trim_start_matches('.').to_owned()));
+    let info = info(crd, version, &custom);
+    Resource::new(info, Shape::Custom(Box::new(custom)), selectable.collect())
+}
+
+fn info(crd: &Value, version: &Value, custom: &Custom) -> ResourceInfo {
+    let spec = &crd["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect();
+    let names = &spec["names"];
+    let (group, version, kind) = (text(&spec["group"]), text(&version["name"]), text(&names["kind"]));
+    let sub = |name: &str, group: &str, version: &str, kind: &str| SubresourceInfo {
+        name: name.to_owned(),
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: kind.to_owned(),
+        verbs: CHANGE_VERBS.to_vec(),
+    };
+    let mut subresources = Vec::new();
+    if custom.has_status {
+        subresources.push(sub("status", &group, &version, &kind));
+    }
+    if custom.scale.is_some() {
+        subresources.push(sub("scale", "autoscaling", "v1", "Scale"));
+    }
+    let singular = text(&names["singular"]);
+    ResourceInfo {
+        singular: if singular.is_empty() { kind.to_lowercase() } else { singular },
+        plural: text(&names["plural"]),
+        short_names: texts(&names["shortNames"]),
+        categories: texts(&names["categories"]),
+        namespaced: spec["scope"] == "Namespaced",
+        verbs: VERBS.to_vec(),
+        subresources,
+        group,
+        version,
+        kind,
+    }
+}
+
+fn scale_paths(scale: &Value) -> Option<ScalePaths> {
+    let text = |field: &str| scale[field].as_str().map(str::to_owned);
+    Some(ScalePaths {
+        spec_replicas: text("specReplicasPath")?,
+        status_replicas: text("statusReplicasPath")?,
+        label_selector: text("labelSelectorPath"),
+    })
+}
+
+fn has_default(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => fields.contains_key("default") || fields.values().any(has_default),
+        Value::Array(items) => items.iter().any(has_default),
+        _ => false,
+    }
+}
+
+impl Custom {
+    pub fn schema(&self) -> Node<'_> {
+        self.schema.node()
+    }
+
+    /// Drops what the schema does not know and returns it, for warnings.
+    ///
+    /// # Errors
+    /// If the metadata is not of its type.
+    pub fn conform(&self, value: &mut Value) -> Result<Vec<String>, ApiError> {
+        let mut unknown = conform_metadata(value)?;
+        unknown.extend(crd::prune(value, self.schema()).iter().map(|path| format!("unknown field \"{path}\"")));
+        Ok(unknown)
+    }
+
+    pub fn default(&self, value: &mut Value) {
+        crd::default(value, self.schema());
+    }
+
+    pub fn prepare_create(&self, value: &mut Value) {
+        if self.has_status {
+            remove(value, "status");
+        }
+    }
+
+    pub fn prepare_update(&self, new: &mut Value, old: &Value) {
+        if self.has_status {
+            take(new, old, "status");
+        }
+    }
+
+    /// A write to the status changes nothing else, apart from who owns its fields.
+    pub fn prepare_status(&self, new: &mut Value, old: &Value) {
+        let status = new.get("status").cloned();
+        let managed = new["metadata"].get("managedFields").cloned();
+        let version = new["metadata"].get("resourceVersion").cloned();
+        *new = old.clone();
+        match status {
+            Some(status) => new["status"] = status,
+            None => remove(new, "status"),
+        }
+        for (field, value) in [("managedFields", managed), ("resourceVersion", version)] {
+            match value {
+                Some(value) => meta::set(new, field, value),
+                None => meta::remove(new, field),
+            }
+        }
+    }
+
+    pub fn validate(&self, new: &Value, old: Option<&Value>, namespaced: bool) -> Verdict {
+        let mut errors = Errors::new();
+        match old {
+            None => kinds_meta::created(new, namespaced, names::is_dns1123_subdomain, &mut errors),
+            Some(old) => kinds_meta::updated(new, old, &mut errors),
+        }
+        with_errors(errors, crd::validate(new, old, &self.schema))
+    }
+
+    pub fn validate_status(&self, new: &Value, old: &Value) -> Verdict {
+        let mut errors = Errors::new();
+        kinds_meta::updated(new, old, &mut errors);
+        with_errors(errors, crd::validate_status(new, old, &self.schema))
+    }
+
+    pub fn bumps_generation(&self, new: &Value, old: &Value) -> bool {
+        content(new, self.has_status) != content(old, self.has_status)
+    }
+}
+
+/// The metadata of a custom resource is that of any other object.
+fn conform_metadata(value: &mut Value) -> Result<Vec<String>, ApiError> {
+    let node = builtin::root("", "v1", "ConfigMap").and_then(|node| node.field("metadata"));
+    let (Some(metadata), Some(node)) = (value.get_mut("metadata"), node) else { return Ok(Vec::new()) };
+    let unknown = strict::decode(metadata, node).map_err(|strict::Undecodable(why)| ApiError::bad_request(why))?;
+    Ok(unknown.iter().map(|text| text.replacen("unknown field \"", "unknown field \"metadata.", 1)).collect())
+}
+
+fn with_errors(errors: Errors, mut verdict: Verdict) -> Verdict {
+    verdict.errors.splice(0..0, errors.into_vec());
+    verdict
+}
+
+/// The fields that ask for something: all but the metadata and, if it is kept apart, the status.
+fn content(object: &Value, has_status: bool) -> Map<String, Value> {
+    let mut fields = object.as_object().cloned().unwrap_or_default();
+    fields.remove("metadata");
+    if has_status {
+        fields.remove("status");
+    }
+    fields
+}
+
+fn remove(object: &mut Value, field: &str) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove(field);
+    }
+}
+
+fn take(new: &mut Value, old: &Value, field: &str) {
+    match old.get(field) {
+        Some(value) => new[field] = value.clone(),
+        None => remove(new, field),
+    }
+}

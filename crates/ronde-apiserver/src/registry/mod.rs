@@ -1,0 +1,64 @@
+//! What the server serves: one [`Resource`] per group, version and plural, built-in or from a CRD.
+//!
+//! A [`Registry`] is immutable. When CRDs change, a new one is built from the stored CRDs and put in place of the old.
+
+pub mod builtin;
+mod custom;
+mod events;
+mod resource;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+
+pub use self::{
+    custom::Custom,
+    resource::{Resource, Shape},
+};
+use crate::{discovery::ResourceInfo, store::Revision};
+
+/// All resources that are served.
+pub struct Registry {
+    resources: BTreeMap<(String, String, String), Arc<Resource>>,
+    /// Changes with every new registry; documents made from one carry it.
+    pub serial: u64,
+}
+
+/// A stored CRD and the revision it was last written at.
+pub type StoredCrd = (Value, Revision);
+
+impl Registry {
+    /// Builds the registry of the built-in kinds and these CRDs.
+    pub fn new(crds: &[StoredCrd], serial: u64) -> Self {
+        let custom = crds.iter().flat_map(|(crd, revision)| custom::resources(crd, *revision));
+        let all = builtin::resources().into_iter().chain(custom);
+        let path = |info: &ResourceInfo| (info.group.to_string(), info.version.to_string(), info.plural.to_string());
+        Self { resources: all.map(|resource| (path(&resource.info), Arc::new(resource))).collect(), serial }
+    }
+
+    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
+        self.resources.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+    }
+
+    /// Returns the resource of a kind, as owner references and scale targets name it.
+    pub fn find_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Resource>> {
+        self.all().find(|resource| resource.info.kind == kind && resource.info.api_version() == api_version)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.resources.values()
+    }
+
+    pub fn has_group(&self, group: &str) -> bool {
+        self.all().any(|resource| resource.info.group == group)
+    }
+
+    pub fn has_version(&self, group: &str, version: &str) -> bool {
+        self.all().any(|resource| resource.info.group == group && resource.info.version == version)
+    }
+
+    /// Returns one resource for each collection in the store: the version it is stored in.
+    pub fn stored(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.all().filter(|resource| resource.is_storage())
+    }
+}

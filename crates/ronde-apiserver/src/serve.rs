@@ -1,0 +1,188 @@
+//! The network side: TLS on loopback, bearer tokens, and bounds on what a client can hold.
+//!
+//! Every wait on a client has a limit: the handshake, the head of a request, its body, and a reader that has stopped
+//! reading. Nothing is spoken in the clear.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{Router, extract::Request, middleware::Next, response::Response};
+use http::header;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::{Instant, Sleep, sleep},
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    api::Api,
+    error::ApiError,
+    http::{is_public, reply},
+};
+
+/// Clients of one machine: controllers, nodes, a few people. Each holds some 50 KB.
+const CONNECTIONS_MAX: usize = 4096;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// A client that takes nothing for this long is gone.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long open requests may go on once the server is asked to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Serves a router on a listener until `stop`.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    api: Api,
+    router: Router,
+    stop: CancellationToken,
+) {
+    let acceptor = TlsAcceptor::from(tls);
+    let check = axum::middleware::from_fn_with_state(api.clone(), authenticate);
+    let router = router.layer(check);
+    let tasks = TaskTracker::new();
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match (accepted, places.clone().try_acquire_owned()) {
+            (Ok((stream, _)), Ok(place)) => {
+                let (acceptor, router, stop) = (acceptor.clone(), router.clone(), stop.clone());
+                tasks.spawn(async move {
+                    if let Err(error) = connection(stream, acceptor, router, stop).await {
+                        tracing::debug!(%error, "a connection ended early");
+                    }
+                    drop(place);
+                });
+            }
+            (Ok(_), Err(_)) => tracing::warn!(limit = CONNECTIONS_MAX, "too many connections: one more is closed"),
+            // Out of file descriptors, most likely: wait for some to close.
+            (Err(error), _) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+    tasks.close();
+    let _ = tokio::time::timeout(GRACE, tasks.wait()).await;
+}
+
+async fn connection(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    router: Router,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let stream = Unstalled::new(stream);
+    let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
+    let stream = shaken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    server.http2().timer(TokioTimer::new()).keep_alive_interval(Some(HEAD_TIMEOUT)).max_concurrent_streams(1000);
+    let connection = server.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    let served = tokio::select! {
+        served = &mut connection => served,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    served.map_err(io::Error::other)
+}
+
+/// Lets a request through if its token is good, with its user attached.
+async fn authenticate(
+    axum::extract::State(api): axum::extract::State<Api>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if is_public(request.uri().path()) {
+        return next.run(request).await;
+    }
+    let token = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let user = token.and_then(|value| value.strip_prefix("Bearer ")).and_then(|token| api.user_of(token.trim()));
+    let impersonates = request.headers().keys().any(|name| name.as_str().starts_with("impersonate-"));
+    match user {
+        Some(_) if impersonates => {
+            reply::error(&ApiError::new(403, "Forbidden", "impersonation is not supported on one machine"))
+        }
+        Some(user) => {
+            request.extensions_mut().insert(user);
+            next.run(request).await
+        }
+        None => {
+            let mut answer = reply::error(&ApiError::new(401, "Unauthorized", "Unauthorized"));
+            answer.headers_mut().insert(header::WWW_AUTHENTICATE, http::HeaderValue::from_static("Bearer"));
+            answer
+        }
+    }
+}
+
+/// A stream whose writes fail when the other side has taken nothing for a while.
+struct Unstalled<S> {
+    stream: S,
+    /// Runs while a write is waiting.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Unstalled<S> {
+    fn new(stream: S) -> Self {
+        Self { stream, stalled: None }
+    }
+
+    fn watch<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.stalled = None;
+            return result;
+        }
+        let timer =
+            self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + STALL_TIMEOUT)));
+        match timer.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Unstalled<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Unstalled<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.watch(context, result)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.watch(context, result)
+    }
+}

@@ -1,0 +1,145 @@
+//! Starts and stops the API server, in process or on the network.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    admission::Admission,
+    api::Api,
+    auth::Keys,
+    crds,
+    error::ApiError,
+    gc, http,
+    identity::{Identity, IdentityError},
+    namespaces, serve,
+    store::{self, Store},
+    world::World,
+};
+
+/// The API server in this process.
+pub struct Apiserver {
+    api: Api,
+    router: Router,
+    loops: TaskTracker,
+}
+
+/// How a server on the network is to run.
+pub struct Options {
+    /// Where the store, keys and tokens are; must exist and belong to us alone.
+    pub data_dir: PathBuf,
+    /// The address to listen on; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// In-process admission of our own kinds.
+    pub admission: Vec<Arc<dyn Admission>>,
+}
+
+/// Why the server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("cannot open the store")]
+    Store(#[source] store::OpenError),
+    #[error("cannot set up keys and certificates")]
+    Identity(#[source] IdentityError),
+    #[error("cannot listen on {address}")]
+    Listen { address: SocketAddr, source: std::io::Error },
+    #[error("cannot create the first objects")]
+    Seed(#[source] ApiError),
+}
+
+/// The API server on the network.
+pub struct Server {
+    inner: Apiserver,
+    listener: TcpListener,
+    endpoint: SocketAddr,
+    tls: Arc<rustls::ServerConfig>,
+}
+
+impl Apiserver {
+    /// Starts the API over a store, with its loops.
+    ///
+    /// # Errors
+    /// If the objects that every cluster has cannot be made.
+    async fn start(api: Api) -> Result<Self, OpenError> {
+        namespaces::ensure_present(&api).await.map_err(OpenError::Seed)?;
+        let loops = TaskTracker::new();
+        loops.spawn(namespaces::run(api.clone()));
+        loops.spawn(crds::run(api.clone()));
+        loops.spawn(gc::run(api.clone()));
+        loops.close();
+        Ok(Self { router: http::router(api.clone()), api, loops })
+    }
+
+    /// Starts the API over a store that forgets everything, for tests and trials.
+    ///
+    /// # Errors
+    /// As [`Apiserver::start`].
+    pub async fn in_memory(world: World) -> Result<Self, OpenError> {
+        let store = Store::in_memory().map_err(OpenError::Store)?;
+        let damaged = |_| OpenError::Identity(IdentityError::Randomness);
+        let signing = Keys::generate().map_err(damaged)?;
+        let keys = Keys::new(world.uid(), &signing).map_err(damaged)?;
+        Self::start(Api::new(store, world, keys, None, Vec::new())).await
+    }
+
+    /// Returns the service that answers requests; whoever calls it is trusted.
+    pub fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    /// Ends watches and loops.
+    pub async fn stop(self) {
+        self.api.stopping().cancel();
+        self.loops.wait().await;
+    }
+}
+
+impl Server {
+    /// Opens the store and the papers, and binds the address.
+    ///
+    /// # Errors
+    /// If any of it cannot be had.
+    pub async fn open(options: Options) -> Result<Self, OpenError> {
+        let address = options.listen;
+        let listening = |source| OpenError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(listening)?;
+        let endpoint = listener.local_addr().map_err(listening)?;
+        let identity = Identity::open(&options.data_dir, &[endpoint.ip()]).map_err(OpenError::Identity)?;
+        let store = Store::open(&options.data_dir.join("store.redb")).map_err(OpenError::Store)?;
+        let api = Api::new(store, World::real(), identity.keys, Some(identity.ca_pem), options.admission);
+        let inner = Apiserver::start(api).await?;
+        Ok(Self { inner, listener, endpoint, tls: identity.tls })
+    }
+
+    pub fn endpoint(&self) -> SocketAddr {
+        self.endpoint
+    }
+
+    /// Returns the certificate that clients check the server by.
+    pub fn ca_pem(&self) -> &str {
+        self.inner.api.ca_pem().unwrap_or_default()
+    }
+
+    pub fn admin_token(&self) -> &str {
+        self.inner.api.keys().admin_token()
+    }
+
+    pub fn router(&self) -> Router {
+        self.inner.router()
+    }
+
+    /// Serves until `stop`, then ends open requests and the loops.
+    pub async fn serve(self, stop: CancellationToken) {
+        let Self { inner, listener, tls, .. } = self;
+        let stopping = inner.api.stopping().clone();
+        let end = async {
+            stop.cancelled().await;
+            stopping.cancel();
+        };
+        let serving = serve::serve(listener, tls, inner.api.clone(), inner.router.clone(), stop.clone());
+        tokio::join!(end, serving);
+        inner.stop().await;
+    }
+}

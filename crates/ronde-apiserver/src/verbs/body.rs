@@ -1,0 +1,79 @@
+//! Request bodies: bytes to an object of the kind that the path names.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::Call;
+use crate::{decode, error::ApiError};
+
+/// A decoded body.
+pub struct Body {
+    pub value: Value,
+    /// Fields that stood twice or that the kind does not have, as `duplicate field "spec.replicas"`.
+    pub problems: Vec<String>,
+}
+
+impl Call {
+    /// Decodes the object in a body and checks that it is of the right kind.
+    ///
+    /// # Errors
+    /// If the body is malformed, or of another kind or version.
+    pub fn decode(&self, content_type: &str, body: &Bytes) -> Result<Body, ApiError> {
+        let schema = (!self.resource.is_custom()).then(|| self.resource.schema());
+        let decoded = decode::decode(content_type, body, &self.resource.info.kind, schema)?;
+        self.check_type(&decoded.value)?;
+        Ok(Body { value: decoded.value, problems: decoded.problems })
+    }
+
+    /// # Errors
+    /// If `apiVersion` or `kind` stand in the object and are not those of the path.
+    pub fn check_type(&self, value: &Value) -> Result<(), ApiError> {
+        let info = &self.resource.info;
+        let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
+        let (version, kind) = (text("apiVersion"), text("kind"));
+        let is_version = version.is_empty() || version == info.api_version();
+        let is_kind = kind.is_empty() || kind == info.kind;
+        if is_version && is_kind {
+            return Ok(());
+        }
+        let version = if version.is_empty() { info.api_version() } else { version };
+        let kind = if kind.is_empty() { info.kind.clone() } else { kind };
+        Err(self.wrong_type(&version, &kind))
+    }
+
+    /// In the words of the real server, which knows the other kinds too.
+    fn wrong_type(&self, api_version: &str, kind: &str) -> ApiError {
+        let info = &self.resource.info;
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        if self.resource.is_custom() {
+            let why = if kind == info.kind {
+                format!(
+                    "the API version in the data ({api_version}) does not match the expected API version ({})",
+                    info.api_version()
+                )
+            } else {
+                format!("the kind in the data ({kind}) does not match the expected kind ({})", info.kind)
+            };
+            return ApiError::bad_request(why);
+        }
+        let why = if self.api.registry().find_kind(api_version, kind).is_some() {
+            let internal =
+                if info.group.is_empty() { "core" } else { info.group.split('.').next().unwrap_or_default() };
+            format!("converting ({version}.{kind}) to ({internal}.{}): unknown conversion", info.kind)
+        } else {
+            format!(
+                "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:110\""
+            )
+        };
+        ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {why}", info.kind))
+    }
+}
+
+/// Decodes a body that is not of the kind of the path, such as `DeleteOptions`.
+///
+/// # Errors
+/// If it is malformed.
+pub fn decode_as(content_type: &str, body: &Bytes, kind: &str) -> Result<Body, ApiError> {
+    let decoded = decode::decode(content_type, body, kind, None)?;
+    Ok(Body { value: decoded.value, problems: decoded.problems })
+}

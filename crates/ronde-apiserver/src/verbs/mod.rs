@@ -1,0 +1,123 @@
+//! The verbs of the API, independent of HTTP: get, list, watch, create, update, patch, delete.
+//!
+//! Every write goes the same way: decode → conform to the schema → default → prepare → admit → validate → track field
+//! owners → commit. [`write`] has those steps; the other files say what comes in and what goes out.
+
+pub mod allocate;
+pub mod body;
+pub mod create;
+pub mod delete;
+pub mod filter;
+pub mod list;
+pub mod meta;
+pub mod patch;
+pub mod review;
+pub mod scale;
+pub mod subresource;
+pub mod update;
+pub mod watch;
+pub mod write;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::{
+    api::Api,
+    auth::User,
+    error::{ApiError, Subject},
+    http::{no_such_resource, query::WriteOptions, target::Target},
+    registry::Resource,
+    store::{Key, Object},
+};
+
+/// One request for a resource: who asks for what.
+#[derive(Clone)]
+pub struct Call {
+    pub api: Api,
+    pub resource: Arc<Resource>,
+    pub target: Target,
+    pub user: User,
+    pub options: WriteOptions,
+}
+
+/// What a write leads to.
+pub struct Done {
+    pub outcome: Outcome,
+    /// Shown to the user by clients, as `Warning` headers.
+    pub warnings: Vec<String>,
+}
+
+/// What the answer to a write shows.
+pub enum Outcome {
+    Created(Shown),
+    Updated(Shown),
+    /// Deletion has begun but the object is still there (200, or 202 while dependents are waited for).
+    Deleting(Shown),
+    Deleted(Value),
+}
+
+/// An object in an answer: as stored, or as it would be (dry run, subresources).
+pub enum Shown {
+    Stored(Arc<Object>),
+    Value(Value),
+}
+
+impl Call {
+    /// A call that the server makes itself, on one object given by (namespace, name).
+    ///
+    /// # Errors
+    /// If the kind is not served (any more).
+    pub fn internal(
+        api: &Api,
+        api_version: &str,
+        kind: &str,
+        place: (&str, &str),
+        subresource: &str,
+    ) -> Result<Self, ApiError> {
+        let resource = api.registry().find_kind(api_version, kind).cloned().ok_or_else(no_such_resource)?;
+        Ok(Self::on(api, resource, place, subresource))
+    }
+
+    /// The same for a resource at hand.
+    pub fn on(api: &Api, resource: Arc<Resource>, place: (&str, &str), subresource: &str) -> Self {
+        let target = Target {
+            group: resource.info.group.clone(),
+            version: resource.info.version.clone(),
+            namespace: place.0.to_owned(),
+            plural: resource.info.plural.clone(),
+            name: place.1.to_owned(),
+            subresource: subresource.to_owned(),
+            watch: false,
+        };
+        let user = User::admin().with_agent("ronde-apiserver");
+        Self { api: api.clone(), resource, target, user, options: WriteOptions::default() }
+    }
+
+    pub fn key(&self) -> Key {
+        self.key_of(&self.target.name)
+    }
+
+    pub fn key_of(&self, name: &str) -> Key {
+        Key::new(&self.resource.collection, &self.target.namespace, name)
+    }
+
+    /// The resource and object in errors such as `pods "x" not found`.
+    pub fn subject(&self) -> Subject<'_> {
+        Subject { group: &self.resource.info.group, what: &self.resource.info.plural, name: &self.target.name }
+    }
+
+    /// Returns the object the request is about.
+    ///
+    /// # Errors
+    /// If it does not exist.
+    pub fn find(&self) -> Result<Arc<Object>, ApiError> {
+        self.api.store().get(&self.key()).ok_or_else(|| ApiError::not_found(self.subject()))
+    }
+}
+
+impl Done {
+    pub fn quietly(outcome: Outcome) -> Self {
+        Self { outcome, warnings: Vec::new() }
+    }
+}

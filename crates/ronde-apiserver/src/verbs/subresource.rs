@@ -1,0 +1,194 @@
+//! Subresources that are actions: binding, eviction, token, finalize, and those that a node answers.
+
+use bytes::Bytes;
+use http::StatusCode;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::{Call, Outcome, Shown, body::decode_as, delete::DeleteOptions, meta, update::Next};
+use crate::{
+    auth::{Account, Claims, ISSUER},
+    error::{ApiError, FieldError, Subject},
+    http::{no_such_resource, query::Query},
+    kinds::{
+        self,
+        eviction::{self, Eviction},
+    },
+    store::Range,
+    world::rfc3339,
+};
+
+/// What a client asks for when it asks for nothing.
+const TOKEN_SECONDS_DEFAULT: i64 = 3600;
+const TOKEN_SECONDS_MIN: i64 = 600;
+/// Longer tokens are refused by the real server too.
+const TOKEN_SECONDS_MAX: i64 = 1 << 32;
+
+impl Call {
+    /// Carries out the action that the path names.
+    ///
+    /// # Errors
+    /// If the object does not exist, or the action is refused.
+    pub async fn subresource(&mut self, content_type: &str, body: &Bytes) -> Result<(StatusCode, Value), ApiError> {
+        let decode = |kind: &str| decode_as(content_type, body, kind).map(|body| body.value);
+        match self.target.subresource.as_str() {
+            "binding" => self.bind(&decode("Binding")?).await,
+            "eviction" => self.evict(&decode("Eviction")?).await,
+            "token" => self.token(decode("TokenRequest")?),
+            "finalize" => self.finalize(&decode("Namespace")?).await,
+            "log" | "exec" | "attach" | "portforward" => self.ask_node(),
+            _ => Err(no_such_resource()),
+        }
+    }
+
+    async fn bind(&self, binding: &Value) -> Result<(StatusCode, Value), ApiError> {
+        self.check_same_name(binding, "Binding")?;
+        let now = self.api.world().now_text();
+        let wanted = meta::text(binding, "uid");
+        self.change(|old| {
+            let mut value = old.clone();
+            if !wanted.is_empty() && wanted != meta::text(old, "uid") {
+                return Err(self.another_object(wanted, meta::text(old, "uid")));
+            }
+            kinds::pod::bind(&mut value, binding, &now)?;
+            Ok(Next::own(value))
+        })
+        .await?;
+        Ok(success())
+    }
+
+    async fn evict(&mut self, request: &Value) -> Result<(StatusCode, Value), ApiError> {
+        self.check_same_name(request, "Eviction")?;
+        let pod = self.resource.show(&*self.find()?);
+        let mut options = DeleteOptions::parse(request.get("deleteOptions"), &Query::default())?;
+        options.dry_run |= self.options.dry_run;
+        let Eviction { budget, only_this_version } = eviction::evict(&pod, &self.budgets(), self.api.world().now())?;
+        if let Some(budget) = budget {
+            self.spend(budget, options.dry_run).await?;
+        }
+        if only_this_version {
+            options.resource_version = Some(meta::text(&pod, "resourceVersion").to_owned());
+        }
+        self.target.subresource.clear();
+        if !only_this_version && !meta::is_deleting(&pod) && !options.dry_run {
+            let now = self.api.world().now_text();
+            self.change(|old| {
+                let mut value = old.clone();
+                eviction::mark_evicted(&mut value, &now);
+                Ok(Next::own(value))
+            })
+            .await?;
+        }
+        self.delete(&options).await?;
+        Ok(success())
+    }
+
+    fn check_same_name(&self, body: &Value, kind: &str) -> Result<(), ApiError> {
+        let name = meta::text(body, "name");
+        if name.is_empty() || name == self.target.name {
+            return Ok(());
+        }
+        Err(ApiError::bad_request(format!("name in URL does not match name in {kind} object")))
+    }
+
+    /// The disruption budgets in the namespace of the pod.
+    fn budgets(&self) -> Vec<Value> {
+        let range = Range { namespace: Some(self.target.namespace.as_str().into()), ..Range::default() };
+        let page = self.api.store().list("poddisruptionbudgets.policy", &range);
+        page.map(|page| page.objects.iter().map(|object| object.value()).collect()).unwrap_or_default()
+    }
+
+    /// Writes back a budget that has one disruption less to give.
+    async fn spend(&self, budget: Value, dry_run: bool) -> Result<(), ApiError> {
+        let place = (meta::text(&budget, "namespace"), meta::text(&budget, "name"));
+        let mut call = Self::internal(&self.api, "policy/v1", "PodDisruptionBudget", place, "status")?;
+        call.options.dry_run = dry_run;
+        call.change(|_| Ok(Next::own(budget.clone()))).await?;
+        Ok(())
+    }
+
+    fn token(&self, mut request: Value) -> Result<(StatusCode, Value), ApiError> {
+        let stored = self.find()?.value();
+        let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(TOKEN_SECONDS_DEFAULT);
+        check_token_seconds(seconds)?;
+        let given = request["spec"]["audiences"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let mut audiences: Vec<String> = given.map(str::to_owned).collect();
+        if audiences.is_empty() {
+            audiences.push(ISSUER.to_owned());
+        }
+        let uid = meta::text(&stored, "uid").to_owned();
+        let account = Account { namespace: self.target.namespace.clone(), name: self.target.name.clone(), uid };
+        let issued = self.api.world().now();
+        let expires = issued.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(issued);
+        let id = self.api.world().uid();
+        let claims = Claims { account: &account, audiences: &audiences, issued, expires, id };
+        let token = self.api.keys().sign(&claims).map_err(ApiError::internal)?;
+        request["apiVersion"] = "authentication.k8s.io/v1".into();
+        request["kind"] = "TokenRequest".into();
+        request["metadata"] = json!({
+            "name": account.name, "namespace": account.namespace, "creationTimestamp": rfc3339(issued),
+        });
+        request["spec"]["audiences"] = json!(audiences);
+        request["spec"]["expirationSeconds"] = seconds.into();
+        if request["spec"].get("boundObjectRef").is_none() {
+            request["spec"]["boundObjectRef"] = Value::Null;
+        }
+        request["status"] = json!({"token": token, "expirationTimestamp": rfc3339(expires)});
+        Ok((StatusCode::CREATED, request))
+    }
+
+    /// Takes the finalizers of a namespace from the request, and nothing else.
+    async fn finalize(&self, wanted: &Value) -> Result<(StatusCode, Value), ApiError> {
+        let version = meta::text(wanted, "resourceVersion");
+        let done = self
+            .change(|old| {
+                let mut value = old.clone();
+                value["spec"]["finalizers"] = wanted["spec"]["finalizers"].clone();
+                if value["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty) {
+                    value["spec"] = json!({});
+                }
+                meta::set(&mut value, "resourceVersion", version);
+                Ok(Next::own(value))
+            })
+            .await?;
+        let value = match done.outcome {
+            Outcome::Updated(Shown::Stored(object)) => self.resource.show(&object),
+            Outcome::Updated(Shown::Value(value)) => value,
+            _ => Value::Null,
+        };
+        Ok((StatusCode::OK, value))
+    }
+
+    /// Logs and terminals of a pod come from its node. Nothing runs pods yet, so this says what is missing.
+    fn ask_node(&self) -> Result<(StatusCode, Value), ApiError> {
+        let pod = self.find()?.value();
+        match (pod["spec"]["nodeName"].as_str().unwrap_or_default(), self.target.subresource.as_str()) {
+            ("", "log") => Ok((StatusCode::NO_CONTENT, Value::Null)),
+            ("", _) => Err(ApiError::bad_request(format!("pod {} does not have a host assigned", self.target.name))),
+            (node, _) => {
+                let why = format!("no node named `{node}` is connected to this server");
+                Err(ApiError::new(503, "ServiceUnavailable", why))
+            }
+        }
+    }
+}
+
+fn check_token_seconds(seconds: i64) -> Result<(), ApiError> {
+    let wrong = |why: &str| FieldError::invalid("spec.expirationSeconds", seconds.into(), why);
+    let errors: Vec<FieldError> = [
+        (seconds < TOKEN_SECONDS_MIN).then(|| wrong("may not specify a duration less than 10 minutes")),
+        (seconds > TOKEN_SECONDS_MAX).then(|| wrong("may not specify a duration larger than 2^32 seconds")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid(Subject { group: "authentication.k8s.io", what: "TokenRequest", name: "" }, &errors))
+}
+
+fn success() -> (StatusCode, Value) {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    (StatusCode::CREATED, status)
+}

@@ -1,0 +1,163 @@
+//! The steps that all writes share, from a decoded object to one that is stored.
+
+use serde_json::Value;
+
+use super::{Call, Shown, meta};
+use crate::{
+    admission::{Operation, Review},
+    error::{ApiError, FieldError, Subject},
+    http::query::FieldValidation,
+    patch::apply::{self, Writer},
+    store::{Change, CommitError, Draft, Expect, Object},
+};
+
+/// How often a write without a version of its own is tried again when others write in between.
+pub const TRIES_MAX: usize = 16;
+
+impl Call {
+    /// Brings a decoded object into the form of its schema and defaults it; returns the warnings this leads to.
+    ///
+    /// # Errors
+    /// If a field has the wrong type, or is unknown and that is asked to be an error.
+    pub fn conform(&self, value: &mut Value, mut problems: Vec<String>) -> Result<Vec<String>, ApiError> {
+        problems.extend(self.resource.conform(value)?);
+        self.resource.default(value);
+        match self.options.field_validation {
+            FieldValidation::Ignore => Ok(Vec::new()),
+            FieldValidation::Warn => Ok(problems),
+            FieldValidation::Strict if problems.is_empty() => Ok(problems),
+            FieldValidation::Strict => {
+                Err(self.undecodable(&format!("strict decoding error: {}", problems.join(", "))))
+            }
+        }
+    }
+
+    /// The body cannot be read as an object of this kind.
+    pub fn undecodable(&self, why: &str) -> ApiError {
+        let info = &self.resource.info;
+        let (kind, version) = (&info.kind, &info.version);
+        ApiError::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
+    }
+
+    /// Runs the in-process admission of our own kinds.
+    ///
+    /// # Errors
+    /// If it refuses.
+    pub fn admit(&self, new: &mut Value, old: Option<&Value>) -> Result<Vec<String>, ApiError> {
+        let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+        let subresource = self.target.subresource.as_str();
+        let review = Review { operation, resource: &self.resource.info, subresource, user: &self.user };
+        self.api.admit(&review, new, old)
+    }
+
+    /// Checks an object; returns warnings.
+    ///
+    /// # Errors
+    /// All mistakes of the object at once.
+    pub fn validate(&self, new: &Value, old: Option<&Value>) -> Result<Vec<String>, ApiError> {
+        let verdict = match (self.target.subresource.as_str(), old) {
+            ("status", Some(old)) => self.resource.validate_status(new, old),
+            _ => self.resource.validate(new, old),
+        };
+        self.refuse(new, &verdict.errors)?;
+        Ok(verdict.warnings)
+    }
+
+    /// # Errors
+    /// If there are any errors.
+    pub fn refuse(&self, object: &Value, errors: &[FieldError]) -> Result<(), ApiError> {
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let info = &self.resource.info;
+        // Both faces of events are checked, and reported, as the core kind.
+        let group = if info.group == "events.k8s.io" { "" } else { &info.group };
+        Err(ApiError::invalid(Subject { group, what: &info.kind, name: meta::text(object, "name") }, errors))
+    }
+
+    /// Records who owns the fields that this write changes.
+    pub fn track(&self, old: Option<&Value>, new: &mut Value) {
+        let (api_version, now) = (self.resource.info.api_version(), self.api.world().now_text());
+        let target = self.resource.apply_target(&api_version, &self.target.subresource);
+        apply::track_update(&target, &self.writer(&now), old, new);
+    }
+
+    /// Merges a configuration into an object, or makes a new one of it.
+    ///
+    /// # Errors
+    /// If others own what would change, or the configuration makes no sense.
+    pub fn apply_to(&self, live: Option<&Value>, applied: &Value) -> Result<Value, ApiError> {
+        let (api_version, now) = (self.resource.info.api_version(), self.api.world().now_text());
+        let target = self.resource.apply_target(&api_version, &self.target.subresource);
+        apply::apply(&target, &self.writer(&now), live, applied)
+    }
+
+    pub fn writer<'a>(&'a self, now: &'a str) -> Writer<'a> {
+        let named = self.options.field_manager.as_str();
+        let manager = if named.is_empty() { self.user.agent.as_str() } else { named };
+        Writer { manager, now, force: self.options.force }
+    }
+
+    /// Stores an object; `over` is the state it replaces.
+    ///
+    /// # Errors
+    /// If another write came first.
+    pub async fn store(&self, value: Value, over: Option<&Object>) -> Result<Shown, ApiError> {
+        if self.options.dry_run {
+            let taken = over.is_none() && self.api.store().get(&self.key()).is_some();
+            let value = self.resource.filled(value);
+            return if taken { Err(self.taken()) } else { Ok(Shown::Value(value)) };
+        }
+        let expect = over.map_or(Expect::Absent, |old| Expect::Revision(old.revision));
+        let change =
+            Change { key: self.key(), expect, draft: Draft::new(&self.resource.to_stored(value)), removes: false };
+        self.commit(change).await
+    }
+
+    /// Removes an object; watches see `last`.
+    ///
+    /// # Errors
+    /// If another write came first.
+    pub async fn remove(&self, last: Value, over: &Object) -> Result<Shown, ApiError> {
+        if self.options.dry_run {
+            return Ok(Shown::Value(last));
+        }
+        let expect = Expect::Revision(over.revision);
+        let change =
+            Change { key: self.key(), expect, draft: Draft::new(&self.resource.to_stored(last)), removes: true };
+        self.commit(change).await
+    }
+
+    async fn commit(&self, change: Change) -> Result<Shown, ApiError> {
+        let written = self.api.store().commit(change).await.map_err(|error| self.commit_error(error))?;
+        self.api.written(&self.resource);
+        Ok(Shown::Stored(written))
+    }
+
+    fn taken(&self) -> ApiError {
+        let mut error = ApiError::already_exists(self.subject());
+        if self.api.store().get(&self.key()).is_some_and(|object| object.is_deleting()) {
+            error.message.insert_str(0, "object is being deleted: ");
+        }
+        error
+    }
+
+    fn commit_error(&self, error: CommitError) -> ApiError {
+        match error {
+            CommitError::Exists => self.taken(),
+            CommitError::Missing => ApiError::not_found(self.subject()),
+            CommitError::Changed => ApiError::conflict(self.subject(), MODIFIED),
+            CommitError::Disk(source) => ApiError::internal(format!("cannot write to the store: {source}")),
+            CommitError::Closing => ApiError::new(503, "ServiceUnavailable", "the server is shutting down"),
+        }
+    }
+}
+
+/// The answer to a write on an outdated object.
+pub const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+/// Whether an error says that another write came first, so that the same request may be tried on the newer object.
+pub fn is_race(error: &ApiError) -> bool {
+    error.reason == "Conflict" && error.message.ends_with(MODIFIED)
+}

@@ -1,0 +1,123 @@
+//! kube-rs controllers and reflectors against the server in one process, for hours of simulated time.
+//!
+//! The clock is paused: it jumps to the next timer whenever nothing else is to be done. Objects carry the simulated
+//! time, so a controller that computes its timers from timestamps behaves as it would in real hours.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::{StreamExt as _, future::ready};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+    runtime::{Controller, WatchStreamExt as _, controller::Action, reflector, watcher},
+};
+use ronde_apiserver::{Apiserver, world::World};
+use serde_json::json;
+use tokio::time::Instant;
+
+const HOURS: u64 = 6;
+
+/// A world whose time is tokio's, from a fixed start, and whose chance is a counter.
+fn simulated() -> World {
+    let start = Instant::now();
+    let epoch = Timestamp::from_second(1_800_000_000).expect("a time");
+    let counter = AtomicUsize::new(0);
+    World::new(
+        move || epoch + start.elapsed(),
+        move || {
+            (counter.fetch_add(1, Ordering::Relaxed) as u128).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
+        },
+    )
+}
+
+async fn cluster() -> anyhow::Result<(Apiserver, Client)> {
+    let server = Apiserver::in_memory(simulated()).await?;
+    let client = Client::new(server.router(), "default");
+    Ok((server, client))
+}
+
+/// Counts in an annotation and comes back every minute.
+async fn tick(map: Arc<ConfigMap>, api: Arc<Api<ConfigMap>>) -> Result<Action, kube::Error> {
+    let ticks: usize = map.annotations().get("ticks").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let patch = json!({"metadata": {"annotations": {"ticks": (ticks + 1).to_string()}}});
+    if ticks < 60 * HOURS as usize {
+        api.patch(&map.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+    }
+    Ok(Action::await_change())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_keeps_its_pace_for_hours() -> anyhow::Result<()> {
+    let (server, client) = cluster().await?;
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let clock = json!({"metadata": {"name": "clock"}});
+    maps.create(&PostParams::default(), &serde_json::from_value(clock)?).await?;
+    let only = watcher::Config::default().fields("metadata.name=clock");
+    let reconciled = Arc::new(AtomicUsize::new(0));
+    let counter = reconciled.clone();
+    let controller = Controller::new(maps.clone(), only).run(
+        move |map, api| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            async move {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                tick(map, api).await
+            }
+        },
+        |_, _, _| Action::requeue(Duration::from_secs(5)),
+        Arc::new(maps.clone()),
+    );
+    let running = tokio::spawn(controller.for_each(|_| ready(())));
+    let start = Instant::now();
+    tokio::time::sleep(Duration::from_secs(HOURS * 3600 + 600)).await;
+    let ticks: usize = maps.get("clock").await?.annotations()["ticks"].parse()?;
+    assert_eq!(ticks, 60 * HOURS as usize, "a tick a minute for {HOURS} hours");
+    assert!(start.elapsed() >= Duration::from_secs(HOURS * 3600));
+    assert!(reconciled.load(Ordering::Relaxed) >= ticks);
+    running.abort();
+    server.stop().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reflector_sees_exactly_what_is_there() -> anyhow::Result<()> {
+    let (server, client) = cluster().await?;
+    let pods: Api<Pod> = Api::default_namespaced(client);
+    let (reader, writer) = reflector::store();
+    let stream = watcher(pods.clone(), watcher::Config::default().streaming_lists());
+    let watching = tokio::spawn(reflector(writer, stream.default_backoff()).touched_objects().for_each(|_| ready(())));
+    let mut chance = 7_u64;
+    for minute in 0..60 * HOURS {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let name = format!("p{}", (chance >> 40) % 20);
+        let pod = json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "x"}]}});
+        match pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 409 && minute % 2 == 0 => {
+                pods.delete(&name, &DeleteParams::default()).await?;
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let patch = json!({"metadata": {"labels": {"minute": minute.to_string()}}});
+                pods.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+    let version = |pod: &Pod| (pod.name_any(), pod.resource_version().unwrap_or_default());
+    let listed: BTreeSet<_> = pods.list(&Default::default()).await?.iter().map(version).collect();
+    let reflected: BTreeSet<_> = reader.state().iter().map(|pod| version(pod)).collect();
+    assert_eq!(reflected, listed);
+    assert!(!listed.is_empty());
+    watching.abort();
+    server.stop().await;
+    Ok(())
+}

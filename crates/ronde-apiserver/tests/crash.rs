@@ -1,0 +1,99 @@
+//! `kill -9` at random points: a child process writes, the parent kills it and looks at what is left.
+
+use std::{
+    collections::BTreeMap,
+    fs::OpenOptions,
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use ronde_apiserver::store::{Change, Draft, Expect, Key, Range, Store};
+use serde_json::json;
+
+const FOLDER: &str = "RONDE_CRASH_FOLDER";
+const KILLS: u64 = 100;
+const WRITERS: usize = 8;
+
+fn key(name: &str) -> Key {
+    Key::new(&"configmaps".into(), "default", name)
+}
+
+/// The child: eight writers on keys of their own, each acknowledged write noted in a file.
+#[test]
+fn child() -> anyhow::Result<()> {
+    let Some(folder) = std::env::var_os(FOLDER) else { return Ok(()) };
+    let folder = Path::new(&folder);
+    let store = Store::open(&folder.join("store"))?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(async {
+        let writers = (0..WRITERS).map(|writer| tokio::spawn(write(store.clone(), folder.to_owned(), writer)));
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await??;
+        }
+        Ok(())
+    })
+}
+
+async fn write(store: Store, folder: std::path::PathBuf, writer: usize) -> anyhow::Result<()> {
+    let mut notes = OpenOptions::new().append(true).create(true).open(folder.join("acknowledged"))?;
+    let name = format!("w{writer}");
+    loop {
+        let current = store.get(&key(&name));
+        let number = current.as_ref().map_or(0, |object| object.value()["data"]["first"].as_u64().unwrap_or(0) + 1);
+        let value = json!({
+            "metadata": {"name": name, "namespace": "default"},
+            "data": {"first": number, "filler": "x".repeat(number as usize * 131 % 9000), "last": number},
+        });
+        let expect = current.map_or(Expect::Absent, |object| Expect::Revision(object.revision));
+        let written =
+            store.commit(Change { key: key(&name), expect, draft: Draft::new(&value), removes: false }).await?;
+        writeln!(notes, "{name} {number} {}", written.revision)?;
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_process_is_killed() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut chance = 0x5EED_u64;
+    for _ in 0..KILLS {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["child", "--exact", "--quiet"])
+            .env(FOLDER, folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        std::thread::sleep(Duration::from_micros((chance >> 33) % 60_000));
+        child.kill()?;
+        child.wait()?;
+        check(folder.path())?;
+    }
+    let notes = std::fs::read_to_string(folder.path().join("acknowledged"))?;
+    anyhow::ensure!(notes.lines().count() > 200, "the child hardly wrote: the test shows nothing");
+    Ok(())
+}
+
+fn check(folder: &Path) -> anyhow::Result<()> {
+    let notes = std::fs::read_to_string(folder.join("acknowledged")).unwrap_or_default();
+    let mut newest: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    // The last line may be cut off: what was not noted whole is not claimed.
+    for line in notes.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+        if let [name, number, revision] = line.split_whitespace().collect::<Vec<_>>()[..] {
+            newest.insert(name, (number.parse()?, revision.parse()?));
+        }
+    }
+    let store = Store::open(&folder.join("store"))?;
+    for (name, (number, revision)) in newest {
+        let object = store.get(&key(name)).ok_or_else(|| anyhow::anyhow!("{name} is lost"))?;
+        let found = object.value()["data"]["first"].as_u64().unwrap_or(0);
+        anyhow::ensure!(found >= number, "{name}: acknowledged {number}, found {found}");
+        anyhow::ensure!(store.revision() >= revision, "the revision went back");
+    }
+    for object in store.list("configmaps", &Range::default()).map_err(|_| anyhow::anyhow!("no list"))?.objects {
+        let value = object.value();
+        anyhow::ensure!(value["data"]["first"] == value["data"]["last"], "half an object: {}", object.place.name);
+    }
+    Ok(())
+}
