@@ -1,0 +1,97 @@
+//! What a reviewer would say twice: file heads, the map of the crates, the lists that must be complete.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+use std::{
+    fs::DirEntry,
+    path::{Path, PathBuf},
+};
+
+/// Files above this are hard to read; a generated table says so by its place in `generated`.
+const LINES_MAX: usize = 800;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn read(path: &str) -> String {
+    fs_err::read_to_string(root().join(path)).unwrap()
+}
+
+fn entries(directory: &Path) -> Vec<DirEntry> {
+    let mut entries: Vec<DirEntry> = directory.read_dir().unwrap().map(Result::unwrap).collect();
+    entries.sort_by_key(DirEntry::file_name);
+    entries
+}
+
+/// Returns all Rust sources of the workspace, as paths below its root.
+fn sources() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut left: Vec<PathBuf> = ["crates", "e2e", "bench"].map(|name| root().join(name)).into();
+    while let Some(directory) = left.pop() {
+        for entry in entries(&directory) {
+            let path = entry.path();
+            let name = entry.file_name();
+            if path.is_dir() && name != "target" {
+                left.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let shown = path.strip_prefix(root()).unwrap().display().to_string();
+                found.push((shown, fs_err::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_source_file_opens_by_saying_what_it_is_for() {
+    let bare: Vec<String> = sources()
+        .into_iter()
+        // A file of tests beside its subject is explained by the subject.
+        .filter(|(path, text)| !text.starts_with("//!") && !path.ends_with("/tests.rs"))
+        .map(|(path, _)| path)
+        .collect();
+    assert!(bare.is_empty(), "these do not start with `//!`: {bare:#?}");
+}
+
+#[test]
+fn no_source_file_is_endless() {
+    let long: Vec<String> = sources()
+        .into_iter()
+        .filter(|(path, text)| {
+            text.lines().count() > LINES_MAX && !path.contains("tests") && !path.contains("generated")
+        })
+        .map(|(path, _)| path)
+        .collect();
+    assert!(long.is_empty(), "these have more than {LINES_MAX} lines: {long:#?}");
+}
+
+#[test]
+fn every_crate_is_on_the_map() {
+    let map = read("ARCHITECTURE.md");
+    for entry in entries(&root().join("crates")) {
+        let name = format!("`crates/{}`", entry.file_name().display());
+        assert!(map.contains(&name), "ARCHITECTURE.md does not mention {name}");
+    }
+}
+
+#[test]
+fn every_decision_is_listed() {
+    let list = read("docs/decisions/README.md");
+    for entry in entries(&root().join("docs/decisions")) {
+        let name = entry.file_name().display().to_string();
+        assert!(name == "README.md" || list.contains(&format!("({name})")), "docs/decisions/README.md misses {name}");
+    }
+}
+
+#[test]
+fn every_make_target_in_the_documents_exists() {
+    let makefile = read("Makefile");
+    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let text = read(document);
+        for part in text.split("`make ").skip(1) {
+            let target = part.split(['`', ' ']).next().unwrap();
+            assert!(makefile.contains(&format!("\n{target}:")), "{document} mentions `make {target}`");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The command line: one type per verb. Parsing only; the verbs are in the files of the same name.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+use crate::failure::EXIT_CODES;
+
+/// Kubernetes on one machine.
+#[derive(Debug, Parser)]
+#[command(name = "ronde", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+pub struct Args {
+    /// Say nothing but data and failures.
+    #[arg(short, long, global = true, display_order = 900)]
+    pub quiet: bool,
+
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Start the Kubernetes API of this machine and select its context.
+    Up(UpArgs),
+    /// Stop it and take its context out of the kubeconfig.
+    Down(DownArgs),
+    /// Show whether it runs, where, and what it holds.
+    Status(StatusArgs),
+    /// Create or update objects from manifests, by server-side apply.
+    Apply(ApplyArgs),
+    /// Show objects, once or as they change.
+    Get(GetArgs),
+}
+
+/// Where an instance keeps its data.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct DataDirArgs {
+    /// Directory of the instance [default: ~/.local/share/ronde, for root /var/lib/ronde].
+    #[arg(long, value_name = "DIR", env = "RONDE_DATA_DIR", hide_env_values = true)]
+    pub data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct UpArgs {
+    #[command(flatten)]
+    pub data_dir: DataDirArgs,
+
+    /// Kubeconfig that gets the context `ronde` [default: as kubectl chooses].
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Loopback address to listen on; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443", value_parser = parse_listen)]
+    pub listen: SocketAddr,
+
+    /// Go on in the background once it is ready; the log is DIR/ronde.log.
+    #[arg(short, long)]
+    pub detach: bool,
+
+    /// This is the background process of `--detach`.
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    pub detached: bool,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct DownArgs {
+    #[command(flatten)]
+    pub data_dir: DataDirArgs,
+
+    /// Delete the data directory too, with every object in it.
+    #[arg(long)]
+    pub delete_data: bool,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub data_dir: DataDirArgs,
+
+    /// How to write it.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: StatusOutput,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StatusOutput {
+    Text,
+    Json,
+}
+
+/// Which cluster to talk to.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct ClusterArgs {
+    /// Kubeconfig to read [default: as kubectl chooses].
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context to use instead of the selected one.
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct ApplyArgs {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
+    /// Manifest, or a directory of them (.yaml, .yml, .json); `-` reads stdin. May be repeated.
+    #[arg(short, long = "filename", value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// Namespace of objects that name none [default: the context's].
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// Take over fields that somebody else manages.
+    #[arg(long)]
+    pub force_conflicts: bool,
+
+    /// Let the API check everything and store nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct GetArgs {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
+    /// Kind of objects, as in `pods`, `deploy` or `jobs.batch`; or `KIND/NAME`.
+    #[arg(value_name = "KIND")]
+    pub kind: String,
+
+    /// Name of one object.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Namespace to look in [default: the context's].
+    #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces")]
+    pub namespace: Option<String>,
+
+    /// Look in all namespaces.
+    #[arg(short = 'A', long, conflicts_with = "name")]
+    pub all_namespaces: bool,
+
+    /// Only objects with these labels, as in `app=web,tier!=cache`.
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "name")]
+    pub selector: Option<String>,
+
+    /// Go on showing changes until Ctrl-C.
+    #[arg(short, long)]
+    pub watch: bool,
+
+    /// How to write them.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub output: GetOutput,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GetOutput {
+    Table,
+    Wide,
+    Json,
+    Yaml,
+    Name,
+}
+
+/// The API has one administrator token and a certificate for loopback names, so it is not for the network.
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    let address = match text.strip_prefix("localhost:") {
+        Some(port) => {
+            let port = port.parse().map_err(|_| format!("`{port}` is not a port"))?;
+            SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+        }
+        None => text.parse().map_err(|_| "not an address like 127.0.0.1:6443".to_owned())?,
+    };
+    if address.ip().is_loopback() { Ok(address) } else { Err("not a loopback address".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Args::command().debug_assert();
+    }
+
+    fn check(text: &str, expected: Result<&str, &str>) {
+        let parsed = parse_listen(text).map(|address| address.to_string());
+        assert_eq!(parsed.as_deref().map_err(String::as_str), expected, "{text}");
+    }
+
+    #[test]
+    fn only_loopback_addresses_are_listened_on() {
+        check("127.0.0.1:6443", Ok("127.0.0.1:6443"));
+        check("127.8.8.8:0", Ok("127.8.8.8:0"));
+        check("[::1]:6443", Ok("[::1]:6443"));
+        check("localhost:7000", Ok("127.0.0.1:7000"));
+        check("localhost:http", Err("`http` is not a port"));
+        check("0.0.0.0:6443", Err("not a loopback address"));
+        check("10.0.0.1:6443", Err("not a loopback address"));
+        check("6443", Err("not an address like 127.0.0.1:6443"));
+    }
+}

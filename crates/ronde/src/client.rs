@@ -1,0 +1,191 @@
+//! Talks to a Kubernetes API over `kube::Client` and puts what goes wrong into words for people.
+//!
+//! `kube::Error` repeats its sources in its own text, so it is never shown as it is. Knows nothing of objects.
+
+use std::{io, path::Path};
+
+use bytes::Bytes;
+use futures::{AsyncBufReadExt as _, Stream, StreamExt as _, TryStreamExt as _};
+use http::{Request, StatusCode, header::ACCEPT, request::Builder};
+use http_body_util::BodyExt as _;
+use kube::{
+    Client, Config,
+    client::Body,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use serde_json::Value;
+use tokio::runtime::{self, Runtime};
+
+use crate::failure::{Blame, Failure};
+
+/// Why the API gave no good answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("cannot start the runtime")]
+    Runtime { source: io::Error },
+    #[error("cannot find out which cluster to talk to")]
+    Kubeconfig { source: Box<KubeconfigError> },
+    #[error("cannot use the cluster of the kubeconfig")]
+    Config { source: Box<kube::Error> },
+    #[error("cannot reach the Kubernetes API")]
+    Unreachable { source: Box<dyn std::error::Error + Send + Sync> },
+    /// The words are the server's own.
+    #[error("{message}")]
+    Refused { code: StatusCode, reason: String, message: String },
+    #[error("the Kubernetes API sent something that is not JSON")]
+    NotJson { source: serde_json::Error },
+}
+
+impl Failure for ClientError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Kubeconfig { .. } => Blame::User,
+            Self::Refused { code, .. } if code.is_client_error() => Blame::User,
+            _ => Blame::Environment,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Kubeconfig { .. } => {
+                Some("start a Kubernetes API with `ronde up`, or name a file with `--kubeconfig FILE`".to_owned())
+            }
+            Self::Unreachable { .. } => Some("see whether it runs with `ronde status`".to_owned()),
+            Self::Refused { code: StatusCode::UNAUTHORIZED, .. } => {
+                Some("the kubeconfig is of another instance; see which context is selected".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns a runtime for the few requests of one command.
+pub fn runtime() -> Result<Runtime, ClientError> {
+    runtime::Builder::new_current_thread().enable_all().build().map_err(|source| ClientError::Runtime { source })
+}
+
+/// Makes a client for the cluster that kubectl would use with the same options.
+pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Client, ClientError> {
+    let wrap = |source| ClientError::Kubeconfig { source: Box::new(source) };
+    let kubeconfig = match kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    }
+    .map_err(wrap)?;
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(wrap)?;
+    Client::try_from(config).map_err(|source| ClientError::Config { source: Box::new(source) })
+}
+
+/// An answer of the API that is not an error.
+#[derive(Debug)]
+pub struct Answer {
+    pub code: StatusCode,
+    pub body: Bytes,
+}
+
+impl Answer {
+    pub fn json(&self) -> Result<Value, ClientError> {
+        serde_json::from_slice(&self.body).map_err(|source| ClientError::NotJson { source })
+    }
+}
+
+/// Begins a GET for a path, asking for a media type.
+pub fn get(path: &str, accept: &str) -> Builder {
+    Request::get(path).header(ACCEPT, accept)
+}
+
+/// Sends a request and reads the whole answer.
+pub async fn send(client: &Client, request: Builder, body: Vec<u8>) -> Result<Answer, ClientError> {
+    let response = begin(client, request, body).await?;
+    let code = response.status();
+    let body = response.into_body().collect().await.map_err(|error| unreachable(error.into()))?.to_bytes();
+    if code.is_success() { Ok(Answer { code, body }) } else { Err(refused(code, &body)) }
+}
+
+/// Fetches a page of text.
+pub async fn get_text(client: &Client, path: &str) -> Result<String, ClientError> {
+    let answer = send(client, get(path, "*/*"), Vec::new()).await?;
+    Ok(String::from_utf8_lossy(&answer.body).into_owned())
+}
+
+/// Sends a request whose answer is one JSON value a line, for as long as the server goes on.
+pub async fn stream(
+    client: &Client,
+    request: Builder,
+) -> Result<impl Stream<Item = Result<Value, ClientError>> + Unpin, ClientError> {
+    let response = begin(client, request, Vec::new()).await?;
+    let code = response.status();
+    let body = response.into_body();
+    if !code.is_success() {
+        let body = body.collect().await.map_err(|error| unreachable(error.into()))?.to_bytes();
+        return Err(refused(code, &body));
+    }
+    let lines = body.into_data_stream().map_err(io::Error::other).into_async_read().lines();
+    Ok(Box::pin(lines.map(|line| match line {
+        Ok(line) => serde_json::from_str(&line).map_err(|source| ClientError::NotJson { source }),
+        Err(error) => Err(unreachable(error.into())),
+    })))
+}
+
+async fn begin(client: &Client, request: Builder, body: Vec<u8>) -> Result<http::Response<Body>, ClientError> {
+    let request = request.body(Body::from(body)).map_err(|error| unreachable(error.into()))?;
+    client.send(request).await.map_err(|error| match error {
+        // The outer layers only say that there is an inner one.
+        kube::Error::Service(inner) => unreachable(inner),
+        other => unreachable(other.into()),
+    })
+}
+
+fn unreachable(source: Box<dyn std::error::Error + Send + Sync>) -> ClientError {
+    ClientError::Unreachable { source }
+}
+
+/// Reads the `Status` of a refusal; anything else is shown by its beginning.
+fn refused(code: StatusCode, body: &[u8]) -> ClientError {
+    let status: Value = serde_json::from_slice(body).unwrap_or_default();
+    let message = match status["message"].as_str() {
+        Some(message) => message.to_owned(),
+        None => {
+            let beginning: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
+            format!("the Kubernetes API answered {code}: {beginning}")
+        }
+    };
+    ClientError::Refused { code, reason: status["reason"].as_str().unwrap_or_default().to_owned(), message }
+}
+
+/// Encodes a text for a path or a query.
+pub fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_special_in_a_url_is_encoded() {
+        assert_eq!(encode("app=web,tier!=a b"), "app%3Dweb%2Ctier%21%3Da%20b");
+        assert_eq!(encode("system:node~x.y-z_1"), "system%3Anode~x.y-z_1");
+        assert_eq!(encode("../é"), "..%2F%C3%A9");
+    }
+
+    #[test]
+    fn a_refusal_speaks_with_the_words_of_the_server() {
+        let body = br#"{"kind":"Status","reason":"NotFound","message":"pods \"x\" not found","code":404}"#;
+        let error = refused(StatusCode::NOT_FOUND, body);
+        assert_eq!(error.to_string(), "pods \"x\" not found");
+        assert_eq!(error.blame(), Blame::User);
+        let error = refused(StatusCode::BAD_GATEWAY, b"<html>\n");
+        assert_eq!(error.to_string(), "the Kubernetes API answered 502 Bad Gateway: <html>");
+        assert_eq!(error.blame(), Blame::Environment);
+    }
+}

@@ -1,0 +1,149 @@
+//! `ronde down`: stops the instance of a data directory and takes its entries out of the kubeconfig.
+//!
+//! Saying it twice, or after `kill -9`, is fine: whatever is left gets cleaned up. The process is found by the lock it
+//! holds and held by a pidfd, so a process that merely got the same number is never signalled.
+
+use std::{io, os::fd::OwnedFd, path::PathBuf, time::Duration};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
+
+use crate::{
+    Context,
+    args::DownArgs,
+    data_dir::{DataDir, DataDirError},
+    environment,
+    failure::{Answer, Blame, Failure, Outcome},
+    kubeconfig::{self, NAME, Record},
+    lock::{self, About, Holder, Lock, LockError},
+    printer::Printer,
+};
+
+/// After this the user is told what we wait for.
+const SILENCE: Duration = Duration::from_secs(1);
+/// The instance cuts its own connections after five seconds; this is twice that, counted from the announcement.
+const GRACE: Duration = Duration::from_secs(10);
+/// The kernel ends a killed process at once, unless it waits for a disk.
+const KILL: Duration = Duration::from_secs(5);
+
+/// Why an instance could not be stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum DownError {
+    #[error("the data directory {data_dir} is in use by {holder}, which cannot be reached from here")]
+    OutOfReach { data_dir: PathBuf, holder: Box<Holder> },
+    #[error("cannot stop process {pid}")]
+    Signal { pid: i32, source: io::Error },
+    #[error("process {pid} does not end, not even when killed")]
+    Stuck { pid: i32 },
+}
+
+impl Failure for DownError {
+    fn blame(&self) -> Blame {
+        Blame::Environment
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::OutOfReach { .. } => Some("run `ronde down` where it was started".to_owned()),
+            Self::Signal { .. } => Some("run `ronde down` as the user who started it".to_owned()),
+            Self::Stuck { .. } => None,
+        }
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: &DownArgs, context: &Context) -> Outcome {
+    let printer = context.printer;
+    let data_dir = DataDir::resolve(args.data_dir.data_dir.as_deref(), &context.environment)?;
+    if !data_dir.is_ours()? {
+        if args.delete_data && data_dir.path().exists() {
+            return Err(DataDirError::Foreign { path: data_dir.path().to_owned() }.into());
+        }
+        printer.say(format_args!("ronde is not running (no data in {})", data_dir.path().display()));
+        return Ok(Answer::Done);
+    }
+    let record = Record::load(data_dir.path());
+
+    // 1. Nothing runs any more.
+    match stop(&data_dir, printer)? {
+        Some(pid) => printer.say(format_args!("stopped ronde (process {pid})")),
+        None => printer.say(format_args!("ronde is not running (data in {})", data_dir.path().display())),
+    }
+
+    // 2. Nothing may start while we tidy up.
+    let lock = Lock::take(data_dir.path(), &about())?;
+    kubeconfig::remove(data_dir.path())?;
+    if let Some(record) = record {
+        printer.say(format_args!("removed the context `{NAME}` from {}", record.kubeconfig.display()));
+    }
+
+    // 3. What the user asked to be deleted.
+    if args.delete_data {
+        let size = data_dir.size()?;
+        data_dir.delete()?;
+        let mebibytes = size.bytes as f64 / 1_048_576.0;
+        printer.say(format_args!("deleted {} ({} files, {mebibytes:.1} MiB)", data_dir.path().display(), size.files));
+    }
+    drop(lock);
+    Ok(Answer::Done)
+}
+
+fn about() -> About {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    About { pid: std::process::id(), started: environment::now(), endpoint: None, version }
+}
+
+/// Stops whoever uses the data directory; returns the process that was stopped.
+fn stop(data_dir: &DataDir, printer: Printer) -> Result<Option<i32>, Box<dyn Failure>> {
+    let Some((pid, process)) = find(data_dir)? else { return Ok(None) };
+    let id = pid.as_raw_nonzero().get();
+    let fail = |source: Errno| DownError::Signal { pid: id, source: source.into() };
+    signal(&process, Signal::TERM).map_err(fail)?;
+    if ends_within(&process, SILENCE) {
+        return Ok(Some(id));
+    }
+    printer.say(format_args!("waiting for process {id} to finish (at most {} s)", GRACE.as_secs()));
+    if ends_within(&process, GRACE) {
+        return Ok(Some(id));
+    }
+    printer.say(format_args!("process {id} does not finish: killing it (whatever it acknowledged is on disk)"));
+    signal(&process, Signal::KILL).map_err(fail)?;
+    if ends_within(&process, KILL) { Ok(Some(id)) } else { Err(DownError::Stuck { pid: id }.into()) }
+}
+
+/// Returns the process that holds the lock, together with a handle that no other process can slip into.
+fn find(data_dir: &DataDir) -> Result<Option<(Pid, OwnedFd)>, Box<dyn Failure>> {
+    let Some(holder) = lock::holder(data_dir.path())? else { return Ok(None) };
+    let Some(pid) = holder.pid else {
+        return Err(DownError::OutOfReach { data_dir: data_dir.path().to_owned(), holder: Box::new(holder) }.into());
+    };
+    let process = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(process) => process,
+        Err(Errno::SRCH) => return Ok(None),
+        Err(errno) => return Err(DownError::Signal { pid: pid.as_raw_nonzero().get(), source: errno.into() }.into()),
+    };
+    // Still the holder, so the handle is the holder's and not that of a later process with its number.
+    let is_holder = |holder: Result<Option<Holder>, LockError>| Ok(holder?.is_some_and(|now| now.pid == Some(pid)));
+    match is_holder(lock::holder(data_dir.path())) {
+        Ok(true) => Ok(Some((pid, process))),
+        Ok(false) => Ok(None),
+        Err(error) => Err(LockError::into(error)),
+    }
+}
+
+fn signal(process: &OwnedFd, signal: Signal) -> Result<(), Errno> {
+    match pidfd_send_signal(process, signal) {
+        // It has ended by itself.
+        Err(Errno::SRCH) => Ok(()),
+        other => other,
+    }
+}
+
+/// A pidfd becomes readable when its process ends.
+fn ends_within(process: &OwnedFd, time: Duration) -> bool {
+    let limit = Timespec { tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: 0 };
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)).is_ok_and(|ready| ready > 0)
+}

@@ -1,0 +1,58 @@
+//! What the process finds around itself: variables, user, clock. Read here and nowhere else, passed on as values.
+
+use std::{
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use jiff::Timestamp;
+
+/// The variables and the user that decide where files go.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    pub home: Option<PathBuf>,
+    /// `$XDG_DATA_HOME`, if absolute, as its specification asks.
+    pub data_home: Option<PathBuf>,
+    /// `$KUBECONFIG`.
+    pub kubeconfig: Option<OsString>,
+    pub is_root: bool,
+    /// `$RONDE_LOG`: which log lines are wanted.
+    pub log_filter: Option<String>,
+    /// `$NO_COLOR`, when set to anything.
+    pub no_color: bool,
+}
+
+impl Environment {
+    /// Reads the environment of this process.
+    #[expect(clippy::disallowed_methods, reason = "this is the place where the environment is read")]
+    pub fn read() -> Self {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        Self {
+            home: std::env::home_dir().filter(|home| home.is_absolute()),
+            data_home: variable("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute()),
+            kubeconfig: variable("KUBECONFIG"),
+            is_root: rustix::process::geteuid().is_root(),
+            log_filter: variable("RONDE_LOG").and_then(|value| value.into_string().ok()),
+            no_color: variable("NO_COLOR").is_some(),
+        }
+    }
+}
+
+/// Returns the time of day.
+#[expect(clippy::disallowed_methods, reason = "this is the place where the clock is read")]
+pub fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+/// Returns a point in time to measure from.
+#[expect(clippy::disallowed_methods, reason = "this is the place where the clock is read")]
+pub fn stopwatch() -> Instant {
+    Instant::now()
+}
+
+/// Makes a path absolute without following links or asking whether it exists.
+pub fn absolute(path: &Path) -> io::Result<PathBuf> {
+    std::path::absolute(path)
+}

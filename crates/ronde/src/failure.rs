@@ -1,0 +1,95 @@
+//! How a command fails: who has to act, with which exit code, and the hint that goes with it.
+//!
+//! Every error type of this crate implements [`Failure`]; [`crate::printer`] shows it. The table of exit codes
+//! below is the one in `--help`.
+
+use std::error::Error;
+
+/// Who has to act on a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// The input can be fixed.
+    User,
+    /// The machine, the disk or the network is in the way.
+    Environment,
+    /// Ours.
+    Bug,
+}
+
+/// An error that knows who has to act and what they could do.
+pub trait Failure: Error + Send + Sync + 'static {
+    fn blame(&self) -> Blame;
+
+    /// Names a command or a field that helps.
+    fn hint(&self) -> Option<String> {
+        None
+    }
+}
+
+/// The result of a command: a verb may answer "no" without having failed.
+pub type Outcome = Result<Answer, Box<dyn Failure>>;
+
+/// What a command that did its work has to say by its exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    Done,
+    No,
+}
+
+impl Blame {
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::User => 2,
+            Self::Environment => 3,
+            Self::Bug => 70,
+        }
+    }
+}
+
+impl Answer {
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::No => 1,
+        }
+    }
+}
+
+/// Ended by a second Ctrl-C, as shells count it: 128 + SIGINT.
+pub const INTERRUPTED: u8 = 130;
+
+/// Every exit code, as users may rely on it.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    `ronde status`: not running, or not ready
+  2    the input needs a change: arguments, a manifest, a kubeconfig
+  3    the machine, the disk or the network is in the way
+  70   a bug in ronde
+  130  ended by a second Ctrl-C";
+
+impl<E: Failure> From<E> for Box<dyn Failure> {
+    fn from(error: E) -> Self {
+        Box::new(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_text_lists_every_exit_code() {
+        let listed: Vec<u8> =
+            EXIT_CODES.lines().skip(1).map(|line| line.split_whitespace().next().unwrap().parse().unwrap()).collect();
+        let used = [
+            Answer::Done.exit_code(),
+            Answer::No.exit_code(),
+            Blame::User.exit_code(),
+            Blame::Environment.exit_code(),
+            Blame::Bug.exit_code(),
+            INTERRUPTED,
+        ];
+        assert_eq!(listed, used);
+    }
+}

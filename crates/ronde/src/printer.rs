@@ -1,0 +1,168 @@
+//! Everything this program writes to a terminal: data to stdout, talk and failures to stderr.
+//!
+//! A reader that goes away (`ronde get pods | head -1`) ends the output quietly. Logs are not its business, see
+//! [`crate::logging`].
+
+use std::{
+    error::Error,
+    fmt,
+    io::{self, Write as _},
+};
+
+use crate::failure::{Blame, Failure};
+
+/// Writes for people and for programs.
+#[derive(Debug, Clone, Copy)]
+pub struct Printer {
+    /// Failures and data only.
+    pub quiet: bool,
+}
+
+#[expect(clippy::unused_self, reason = "whoever prints does it through the one printer of the command")]
+impl Printer {
+    /// Tells a person what happens; silent with `--quiet`.
+    pub fn say(self, text: impl fmt::Display) {
+        if !self.quiet {
+            // There is nobody left to tell when stderr is gone.
+            let _ = writeln!(io::stderr().lock(), "{text}");
+        }
+    }
+
+    /// Tells a person what needs their attention, also with `--quiet`.
+    pub fn warn(self, text: impl fmt::Display) {
+        let _ = writeln!(io::stderr().lock(), "warning: {text}");
+    }
+
+    /// Writes a line of data; says whether anyone still reads.
+    pub fn data(self, text: impl fmt::Display) -> Reader {
+        let mut out = io::stdout().lock();
+        match writeln!(out, "{text}").and_then(|()| out.flush()) {
+            Ok(()) => Reader::There,
+            Err(_) => Reader::Gone,
+        }
+    }
+
+    /// Shows a failure and returns the exit code.
+    pub fn failure(self, failure: &dyn Failure) -> u8 {
+        let _ = io::stderr().lock().write_all(render(failure).as_bytes());
+        failure.blame().exit_code()
+    }
+}
+
+/// Whether somebody reads our stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    There,
+    Gone,
+}
+
+const REPORT: &str = "please report this, with the output of `ronde --version` and what you did";
+
+/// Renders a failure: what we tried, each cause once, and the hint.
+fn render(failure: &dyn Failure) -> String {
+    let mut text = format!("error: {failure}\n");
+    let mut said = failure.to_string();
+    let mut source = failure.source();
+    while let Some(cause) = source {
+        let words = without_errno(&cause.to_string());
+        // Some libraries repeat their source in their own text.
+        if !said.contains(&words) {
+            text.push_str(&format!("  cause: {}\n", words.replace('\n', "\n         ")));
+            said = words;
+        }
+        source = cause.source();
+    }
+    let hint = failure.hint().or_else(|| bug_hint(failure));
+    if let Some(hint) = hint {
+        text.push_str(&format!("\nhint: {hint}\n"));
+    }
+    text
+}
+
+fn bug_hint(failure: &dyn Failure) -> Option<String> {
+    (failure.blame() == Blame::Bug).then(|| REPORT.to_owned())
+}
+
+/// Tells about a panic.
+pub fn bug(what: &str) {
+    let _ = writeln!(io::stderr().lock(), "error: ronde has a bug: {what}\n\nhint: {REPORT}");
+}
+
+/// Drops the number that the standard library adds to the words of a system error.
+fn without_errno(text: &str) -> String {
+    match text.rfind(" (os error ") {
+        Some(at) if text.ends_with(')') => text[..at].to_owned(),
+        _ => text.to_owned(),
+    }
+}
+
+/// Joins an error and its causes in one line, for a log.
+pub fn one_line(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {}", without_errno(&cause.to_string())));
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot start the job `mnist`")]
+    struct Start {
+        blame: Blame,
+        hint: Option<&'static str>,
+        source: io::Error,
+    }
+
+    impl Failure for Start {
+        fn blame(&self) -> Blame {
+            self.blame
+        }
+        fn hint(&self) -> Option<String> {
+            self.hint.map(str::to_owned)
+        }
+    }
+
+    fn check(name: &str, blame: Blame, hint: Option<&'static str>, source: io::Error, expected: &str) {
+        assert_eq!(render(&Start { blame, hint, source }), expected, "{name}");
+    }
+
+    #[test]
+    fn failures_are_shown_with_their_causes_and_a_hint() {
+        let denied = || io::Error::from_raw_os_error(13);
+        check(
+            "a system error loses its number",
+            Blame::Environment,
+            None,
+            denied(),
+            "error: cannot start the job `mnist`\n  cause: Permission denied\n",
+        );
+        check(
+            "a hint stands apart",
+            Blame::User,
+            Some("open the queue"),
+            denied(),
+            "error: cannot start the job `mnist`\n  cause: Permission denied\n\nhint: open the queue\n",
+        );
+        check(
+            "a cause that the text already says is left out",
+            Blame::User,
+            None,
+            io::Error::other("the job `mnist`"),
+            "error: cannot start the job `mnist`\n",
+        );
+        check(
+            "a bug asks for a report",
+            Blame::Bug,
+            None,
+            io::Error::other("odd"),
+            "error: cannot start the job `mnist`\n  cause: odd\n\n\
+             hint: please report this, with the output of `ronde --version` and what you did\n",
+        );
+    }
+}

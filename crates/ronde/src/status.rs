@@ -1,0 +1,162 @@
+//! `ronde status`: whether an instance runs, where, since when, and what it holds. Changes nothing.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{
+    Context,
+    args::{StatusArgs, StatusOutput},
+    client,
+    data_dir::DataDir,
+    environment,
+    failure::{Answer, Outcome},
+    lock::{self, Holder},
+    table::age,
+};
+
+/// The API answers in a millisecond; a machine under load gets a thousand times that.
+const ANSWER: Duration = Duration::from_secs(2);
+/// The metric of our API server that counts stored objects.
+const OBJECTS_METRIC: &str = "ronde_apiserver_objects";
+
+/// What there is to know about an instance. This is the format of `-o json`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    running: bool,
+    ready: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    endpoint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    data_dir: PathBuf,
+    data_bytes: u64,
+    /// Stored objects by resource, as in `deployments.apps`; kinds without objects are left out.
+    objects: BTreeMap<String, u64>,
+}
+
+/// Runs the verb.
+pub fn run(args: &StatusArgs, context: &Context) -> Outcome {
+    let data_dir = DataDir::resolve(args.data_dir.data_dir.as_deref(), &context.environment)?;
+    let status = observe(&data_dir)?;
+    match args.output {
+        StatusOutput::Json => {
+            let json = serde_json::to_string_pretty(&status).expect("a status has only plain fields");
+            context.printer.data(json);
+        }
+        StatusOutput::Text => {
+            context.printer.data(render(&status, environment::now()));
+        }
+    }
+    Ok(if status.ready { Answer::Done } else { Answer::No })
+}
+
+fn observe(data_dir: &DataDir) -> Result<Status, Box<dyn crate::failure::Failure>> {
+    let ours = data_dir.is_ours()?;
+    let holder = if ours { lock::holder(data_dir.path())? } else { None };
+    let mut status = Status {
+        running: holder.is_some(),
+        ready: false,
+        pid: None,
+        endpoint: None,
+        since: None,
+        version: None,
+        data_dir: data_dir.path().to_owned(),
+        data_bytes: if ours { data_dir.size()?.bytes } else { 0 },
+        objects: BTreeMap::new(),
+    };
+    if let Some(Holder { pid, about }) = holder {
+        status.pid = pid.map(|pid| pid.as_raw_nonzero().get());
+        if let Some(about) = about {
+            status.endpoint = about.endpoint.map(|endpoint| format!("https://{endpoint}"));
+            status.since = Some(about.started);
+            status.version = Some(about.version);
+        }
+        if let Some(objects) = ask(data_dir) {
+            status.ready = true;
+            status.objects = objects;
+        }
+    }
+    Ok(status)
+}
+
+/// Asks the API whether it is ready and what it holds.
+fn ask(data_dir: &DataDir) -> Option<BTreeMap<String, u64>> {
+    client::runtime().ok()?.block_on(async {
+        let answer = async {
+            let client = client::connect(Some(&data_dir.kubeconfig()), None).await.ok()?;
+            client::get_text(&client, "/readyz").await.ok()?;
+            let metrics = client::get_text(&client, "/metrics").await.unwrap_or_default();
+            Some(count_objects(&metrics))
+        };
+        tokio::time::timeout(ANSWER, answer).await.ok().flatten()
+    })
+}
+
+/// Reads the counts out of a page in the Prometheus text format.
+fn count_objects(metrics: &str) -> BTreeMap<String, u64> {
+    let counted = metrics.lines().filter_map(|line| {
+        let labels = line.strip_prefix(OBJECTS_METRIC)?.strip_prefix('{')?;
+        let (labels, value) = labels.split_once('}')?;
+        let resource = labels.split("resource=\"").nth(1)?.split('"').next()?;
+        let count: f64 = value.trim().parse().ok()?;
+        // Counts are far below the integers that a float cannot hold.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count is a small whole number")]
+        let count = count as u64;
+        (count > 0).then(|| (resource.to_owned(), count))
+    });
+    counted.collect()
+}
+
+fn render(status: &Status, now: Timestamp) -> String {
+    let mut lines = Vec::new();
+    let mut line = |name: &str, value: String| lines.push(format!("{name:<10}{value}"));
+    line(
+        "status",
+        match (status.running, status.ready) {
+            (true, true) => "running",
+            (true, false) => "running, but the API does not answer",
+            (false, _) => "not running",
+        }
+        .to_owned(),
+    );
+    if let Some(pid) = status.pid {
+        line("process", pid.to_string());
+    }
+    if let Some(endpoint) = &status.endpoint {
+        line("endpoint", endpoint.clone());
+    }
+    if let Some(since) = status.since {
+        line("since", format!("{} ({})", since.strftime("%Y-%m-%d %H:%M:%S UTC"), age(now.duration_since(since))));
+    }
+    let mebibytes = status.data_bytes as f64 / 1_048_576.0;
+    line("data", format!("{} ({mebibytes:.1} MiB)", status.data_dir.display()));
+    for (index, (resource, count)) in status.objects.iter().enumerate() {
+        line(if index == 0 { "objects" } else { "" }, format!("{count:>6}  {resource}"));
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_counted_from_the_metrics() {
+        let metrics = "# HELP ronde_apiserver_objects Number of stored objects.\n\
+                       # TYPE ronde_apiserver_objects gauge\n\
+                       ronde_apiserver_objects{resource=\"pods\"} 12\n\
+                       ronde_apiserver_objects{resource=\"deployments.apps\"} 1e3\n\
+                       ronde_apiserver_objects{resource=\"leases.coordination.k8s.io\"} 0\n\
+                       ronde_apiserver_objects_total 7\n\
+                       ronde_apiserver_objects{broken\n";
+        let counted: Vec<_> = count_objects(metrics).into_iter().collect();
+        assert_eq!(counted, [("deployments.apps".to_owned(), 1000), ("pods".to_owned(), 12)]);
+    }
+}

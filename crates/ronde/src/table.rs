@@ -1,0 +1,168 @@
+//! Columns for people: capitals in the header, three spaces between, as wide as the widest cell so far.
+//!
+//! Reads the `Table` that the API makes for `kubectl get`, so that every kind is shown by its own columns.
+
+use std::fmt::Write as _;
+
+use jiff::SignedDuration;
+use serde_json::Value;
+
+const GAP: usize = 3;
+
+/// Which columns to show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct View {
+    /// Also the columns that the API marks as less important.
+    pub wide: bool,
+    /// The namespace first, for lists over all of them.
+    pub namespace: bool,
+}
+
+/// Lays out the rows of one list and of the changes that follow it.
+#[derive(Debug)]
+pub struct Layout {
+    view: View,
+    /// Index in the cells of a row, and the header.
+    columns: Vec<(usize, String)>,
+    widths: Vec<usize>,
+}
+
+impl Layout {
+    pub fn new(view: View) -> Self {
+        Self { view, columns: Vec::new(), widths: Vec::new() }
+    }
+
+    /// Lays out a `Table`. The header is written once; an empty table gives nothing.
+    pub fn render(&mut self, table: &Value) -> Vec<String> {
+        let mut rows = Vec::new();
+        if self.columns.is_empty() {
+            self.columns = columns(table, self.view.wide);
+        }
+        let items = table["rows"].as_array().map_or(&[][..], Vec::as_slice);
+        if self.widths.is_empty() && !items.is_empty() {
+            rows.push(self.header());
+        }
+        rows.extend(items.iter().map(|row| self.cells(row)));
+        for row in &rows {
+            self.widen(row);
+        }
+        rows.iter().map(|row| self.line(row)).collect()
+    }
+
+    fn header(&self) -> Vec<String> {
+        let namespace = self.view.namespace.then(|| "NAMESPACE".to_owned());
+        namespace.into_iter().chain(self.columns.iter().map(|(_, name)| name.to_uppercase())).collect()
+    }
+
+    fn cells(&self, row: &Value) -> Vec<String> {
+        let namespace = row["object"]["metadata"]["namespace"].as_str().unwrap_or_default();
+        let namespace = self.view.namespace.then(|| namespace.to_owned());
+        namespace.into_iter().chain(self.columns.iter().map(|(index, _)| cell(&row["cells"][index]))).collect()
+    }
+
+    fn widen(&mut self, row: &[String]) {
+        self.widths.resize(self.widths.len().max(row.len()), 0);
+        for (width, cell) in self.widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+
+    fn line(&self, row: &[String]) -> String {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&self.widths) {
+            let _ = write!(line, "{cell:<width$}", width = width + GAP);
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+}
+
+fn columns(table: &Value, wide: bool) -> Vec<(usize, String)> {
+    let definitions = table["columnDefinitions"].as_array().map_or(&[][..], Vec::as_slice);
+    let shown =
+        definitions.iter().enumerate().filter(|(_, column)| wide || column["priority"].as_i64().unwrap_or(0) == 0);
+    shown.map(|(index, column)| (index, column["name"].as_str().unwrap_or_default().to_owned())).collect()
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        // A cell with line breaks or control characters would break the columns, or worse, the terminal.
+        Value::String(text) => text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+        other => other.to_string(),
+    }
+}
+
+/// Says how long something has lasted, as kubectl does: `42s`, `5m`, `3h`, `12d`.
+pub fn age(duration: SignedDuration) -> String {
+    let seconds = duration.as_secs().max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m", seconds / 60),
+        7_200..172_800 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn table() -> Value {
+        json!({
+            "columnDefinitions": [
+                { "name": "Name", "priority": 0 }, { "name": "Ready", "priority": 0 }, { "name": "Images", "priority": 1 },
+            ],
+            "rows": [
+                { "cells": ["web", "0/3", "nginx"], "object": { "metadata": { "namespace": "demo" } } },
+                { "cells": ["a-longer-name", 7, null], "object": { "metadata": { "namespace": "x" } } },
+            ],
+        })
+    }
+
+    fn check(name: &str, view: View, expected: &[&str]) {
+        assert_eq!(Layout::new(view).render(&table()), expected, "{name}");
+    }
+
+    #[test]
+    fn tables_are_laid_out() {
+        let narrow = View { wide: false, namespace: false };
+        check("plain", narrow, &["NAME            READY", "web             0/3", "a-longer-name   7"]);
+        check(
+            "wide shows all columns",
+            View { wide: true, ..narrow },
+            &["NAME            READY   IMAGES", "web             0/3     nginx", "a-longer-name   7"],
+        );
+        check(
+            "the namespace comes first",
+            View { namespace: true, ..narrow },
+            &["NAMESPACE   NAME            READY", "demo        web             0/3", "x           a-longer-name   7"],
+        );
+    }
+
+    #[test]
+    fn changes_keep_the_columns_of_the_list() {
+        let mut layout = Layout::new(View { wide: false, namespace: false });
+        layout.render(&table());
+        let change = json!({ "columnDefinitions": null, "rows": [{ "cells": ["web", "1/3\n\u{1b}[31m"] }] });
+        assert_eq!(layout.render(&change), ["web             1/3  [31m"]);
+    }
+
+    #[test]
+    fn an_empty_table_has_no_header_until_there_is_a_row() {
+        let mut layout = Layout::new(View { wide: false, namespace: false });
+        let mut empty = table();
+        empty["rows"] = json!([]);
+        assert_eq!(layout.render(&empty), [""; 0]);
+        assert_eq!(layout.render(&table()).len(), 3);
+    }
+
+    #[test]
+    fn ages_are_short() {
+        let ages: Vec<String> =
+            [-5, 0, 119, 120, 7_199, 7_200, 172_800].map(|s| age(SignedDuration::from_secs(s))).into();
+        assert_eq!(ages, ["0s", "0s", "119s", "2m", "119m", "2h", "2d"]);
+    }
+}

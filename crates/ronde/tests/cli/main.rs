@@ -1,0 +1,12 @@
+//! The real `ronde` binary, as a user runs it: exit code, stdout and stderr of every verb, and what it leaves behind.
+//!
+//! Every test has its own home, data directory, kubeconfig and port, and stops what it started.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod help;
+mod kubeconfig;
+mod lifecycle;
+mod objects;
+mod sandbox;
+mod status;

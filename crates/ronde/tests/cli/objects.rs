@@ -1,0 +1,89 @@
+//! `apply` and `get` against a running instance.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+};
+
+use insta::assert_snapshot;
+
+use crate::sandbox::Sandbox;
+
+/// The manifests of `make demo`, so that the demo cannot rot.
+fn demo(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/demo").join(name);
+    path.to_str().unwrap().to_owned()
+}
+
+fn applied(sandbox: &Sandbox, name: &str) {
+    let output = sandbox.run(&format!("apply -f {}", demo(name)));
+    assert!(output.status.success(), "{}", sandbox.describe("apply", &output));
+}
+
+#[test]
+fn objects_are_applied_shown_and_survive_kill_9() {
+    let sandbox = Sandbox::new();
+    sandbox.up();
+    let first = sandbox.run(&format!("apply -f {}", demo("objects.yaml")));
+    let second = sandbox.run(&format!("apply -f {} -f {}", demo("more-dancers.yaml"), demo("too-few.yaml")));
+    sandbox.kill_9();
+    sandbox.up();
+    let gets = ["get dances -n demo", "get deploy -n demo -o wide", "get cm/settings -n demo -o name"];
+    let gets = gets.map(|line| sandbox.transcript(line)).join("\n");
+    let applies = [first, second].map(|output| sandbox.describe("apply", &output).replace(&demo(""), ""));
+    assert_snapshot!("apply_and_get", format!("{}\n{gets}", applies.join("\n")));
+}
+
+#[test]
+fn stdin_and_output_formats() {
+    let sandbox = Sandbox::new();
+    sandbox.up();
+    let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: v}\n";
+    let apply = sandbox.describe("apply -f -", &sandbox.run_with_input("apply -f -", manifest));
+    let dry = sandbox.describe("", &sandbox.run_with_input("apply -f - --dry-run", &manifest.replace("k: v", "k: w")));
+    assert_snapshot!("apply_stdin", [apply, dry].join("\n"));
+    let json = sandbox.run("get configmap a -o json").stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["data"]["k"], "v");
+    assert!(json["metadata"].get("managedFields").is_none());
+    let yaml = String::from_utf8(sandbox.run("get cm a -o yaml").stdout).unwrap();
+    assert!(yaml.starts_with("---\napiVersion: v1\ndata:\n  k: v\nkind: ConfigMap\n"), "{yaml}");
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let sandbox = Sandbox::new();
+    let before = sandbox.transcript("get pods");
+    sandbox.up();
+    sandbox.write("bad.yaml", "apiVersion: v1\nkind: Pod\n---\nkind: ConfigMap\nmetadata: {name: a}\n");
+    sandbox.write("unknown.yaml", "apiVersion: example.com/v1\nkind: Dance\nmetadata: {name: a}\n");
+    sandbox.write("syntax.yaml", "apiVersion: v1\nkind: [Pod\n");
+    sandbox.write("strict.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndatta: {}\n");
+    let lines = [
+        "get unicorns",
+        "get pods",
+        "get configmaps -l app=web",
+        "get pod nobody",
+        "apply -f none.yaml",
+        "apply -f bad.yaml -f syntax.yaml",
+        "apply -f unknown.yaml",
+        "apply -f strict.yaml",
+    ];
+    let lines = lines.map(|line| sandbox.transcript(line)).join("\n");
+    assert!(sandbox.run("down").status.success());
+    let after = sandbox.transcript("get pods");
+    assert_snapshot!("mistakes", format!("{before}\n{lines}\n{after}"));
+}
+
+#[test]
+fn a_watch_shows_changes_as_they_happen() {
+    let sandbox = Sandbox::new();
+    sandbox.up();
+    applied(&sandbox, "objects.yaml");
+    let mut watch = sandbox.start("get dances -n demo -w");
+    let mut lines = BufReader::new(watch.stdout()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "NAME    DANCERS   TEMPO");
+    assert_eq!(lines.next().unwrap(), "ronde   3         slow");
+    applied(&sandbox, "more-dancers.yaml");
+    assert_eq!(lines.next().unwrap(), "ronde   5         quick");
+}
