@@ -1,0 +1,213 @@
+#!/usr/bin/env bash
+# Runs a real Kubernetes control plane on the loopback interface, for comparison with ours.
+#
+#   kubernetes.sh up DIR [PORT]   starts etcd, kube-apiserver and kube-controller-manager
+#   kubernetes.sh down DIR        stops them; the data stays
+#   kubernetes.sh env DIR         prints the shell line that points kubectl at it
+#
+# DIR receives data, logs, certificates and `kubeconfig`. PORT is the API server's (default: a free
+# one). RONDE_CONTROLLERS replaces the list of controllers; there are no workload controllers in
+# it, so that nothing but the test writes objects. Every process is stopped by its recorded id.
+set -euo pipefail
+
+readonly READY_SECONDS=60
+readonly STOP_SECONDS=20
+readonly SERVICE_RANGE=10.96.0.0/16
+readonly SERVICE_IP=10.96.0.1
+readonly CONTROLLERS=${RONDE_CONTROLLERS:-garbage-collector-controller,namespace-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,persistentvolumeclaim-protection-controller,persistentvolume-protection-controller}
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+readonly HERE
+
+say() { printf 'kubernetes: %s\n' "$*" >&2; }
+
+die() {
+    say "$*"
+    exit 1
+}
+
+usage() {
+    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+}
+
+# Prints a loopback port that nothing listens on, below the range of outgoing connections.
+free_port() {
+    local port attempt
+    for ((attempt = 0; attempt < 100; attempt++)); do
+        port=$((20000 + RANDOM % 12000))
+        if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+            printf '%s\n' "$port"
+            return
+        fi
+    done
+    die "found no free port"
+}
+
+make_certificates() {
+    local pki=$1
+    mkdir -p "$pki"
+    [[ -f $pki/server.crt ]] && return
+    openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj /CN=ronde-test-ca \
+        -keyout "$pki/ca.key" -out "$pki/ca.crt" 2>/dev/null
+    openssl req -newkey rsa:2048 -nodes -subj /CN=kube-apiserver \
+        -keyout "$pki/server.key" -out "$pki/server.csr" 2>/dev/null
+    openssl x509 -req -in "$pki/server.csr" -CA "$pki/ca.crt" -CAkey "$pki/ca.key" -CAcreateserial \
+        -days 3650 -out "$pki/server.crt" 2>/dev/null -extfile <(
+            printf 'subjectAltName=IP:127.0.0.1,IP:%s,DNS:localhost,DNS:kubernetes.default.svc\n' "$SERVICE_IP"
+            printf 'extendedKeyUsage=serverAuth\n'
+        )
+    openssl genrsa -out "$pki/serviceaccount.key" 2048 2>/dev/null
+}
+
+# write_kubeconfig FILE DIR PORT TOKEN
+write_kubeconfig() {
+    cat >"$1" <<YAML
+apiVersion: v1
+kind: Config
+clusters:
+- name: real
+  cluster:
+    server: https://127.0.0.1:$3
+    certificate-authority-data: $(base64 -w0 <"$2/pki/ca.crt")
+users:
+- name: admin
+  user:
+    token: $4
+contexts:
+- name: real
+  context: {cluster: real, user: admin}
+current-context: real
+YAML
+    chmod 600 "$1"
+}
+
+# start DIR NAME PROGRAM ARGUMENT...: in the background, in its own session.
+start() {
+    local dir=$1 name=$2
+    shift 2
+    setsid nohup "$@" >"$dir/$name.log" 2>&1 </dev/null &
+    printf '%s\n' "$!" >"$dir/$name.pid"
+}
+
+is_running() {
+    local pid
+    [[ -f $1 ]] && pid=$(<"$1") && kill -0 "$pid" 2>/dev/null
+}
+
+# wait_until DIR NAME COMMAND...: repeats the command until it succeeds.
+wait_until() {
+    local dir=$1 name=$2 deadline=$((SECONDS + READY_SECONDS))
+    shift 2
+    until "$@" >/dev/null 2>&1; do
+        is_running "$dir/$name.pid" || die "$name stopped; the last lines of $dir/$name.log:
+$(tail -5 "$dir/$name.log")"
+        ((SECONDS < deadline)) || die "$name is not ready after $READY_SECONDS s; see $dir/$name.log"
+        sleep 0.1
+    done
+    say "$name is ready"
+}
+
+get() { curl --silent --fail --max-time 5 "$@"; }
+
+start_etcd() {
+    local dir=$1 client=$2 peer=$3
+    start "$dir" etcd "$("$HERE/peers.sh" path etcd)" --name default --data-dir "$dir/etcd" \
+        --listen-client-urls "http://127.0.0.1:$client" --advertise-client-urls "http://127.0.0.1:$client" \
+        --listen-peer-urls "http://127.0.0.1:$peer" --initial-advertise-peer-urls "http://127.0.0.1:$peer" \
+        --initial-cluster "default=http://127.0.0.1:$peer" --force-new-cluster
+    wait_until "$dir" etcd get "http://127.0.0.1:$client/health"
+}
+
+start_apiserver() {
+    local dir=$1 port=$2 etcd=$3 token=$4
+    start "$dir" kube-apiserver "$("$HERE/peers.sh" path kube-apiserver)" \
+        --etcd-servers "http://127.0.0.1:$etcd" --bind-address 127.0.0.1 --secure-port "$port" \
+        --advertise-address 127.0.0.1 --endpoint-reconciler-type none \
+        --service-cluster-ip-range "$SERVICE_RANGE" --authorization-mode RBAC,Node --allow-privileged \
+        --token-auth-file "$dir/tokens.csv" --client-ca-file "$dir/pki/ca.crt" \
+        --tls-cert-file "$dir/pki/server.crt" --tls-private-key-file "$dir/pki/server.key" \
+        --service-account-issuer https://kubernetes.default.svc \
+        --service-account-key-file "$dir/pki/serviceaccount.key" \
+        --service-account-signing-key-file "$dir/pki/serviceaccount.key" \
+        --kubelet-preferred-address-types InternalIP
+    wait_until "$dir" kube-apiserver get --cacert "$dir/pki/ca.crt" -H "Authorization: Bearer $token" \
+        "https://127.0.0.1:$port/readyz"
+}
+
+start_controllers() {
+    local dir=$1 port=$2
+    start "$dir" kube-controller-manager "$("$HERE/peers.sh" path kube-controller-manager)" \
+        --kubeconfig "$dir/controllers.kubeconfig" --bind-address 127.0.0.1 --secure-port "$port" \
+        --leader-elect=false --use-service-account-credentials=false --controllers "$CONTROLLERS" \
+        --root-ca-file "$dir/pki/ca.crt" \
+        --service-account-private-key-file "$dir/pki/serviceaccount.key"
+    wait_until "$dir" kube-controller-manager curl --silent --fail --insecure --max-time 5 \
+        "https://127.0.0.1:$port/healthz"
+}
+
+random_token() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
+
+# Tokens stay the same when the server is started again.
+make_tokens() (
+    [[ -f $1 ]] && return
+    umask 077
+    printf '%s,admin,admin,"system:masters"\n' "$(random_token)" >"$1"
+    printf '%s,system:kube-controller-manager,controllers,"system:masters"\n' "$(random_token)" >>"$1"
+)
+
+up() {
+    local dir=$1 port=${2:-} admin controllers etcd
+    is_running "$dir/kube-apiserver.pid" && {
+        say "already running in $dir"
+        return
+    }
+    mkdir -p "$dir"
+    chmod 700 "$dir"
+    dir=$(cd "$dir" && pwd)
+    make_certificates "$dir/pki"
+    port=${port:-$(free_port)}
+    etcd=$(free_port)
+    make_tokens "$dir/tokens.csv"
+    admin=$(sed -n 's/,admin,.*//p' "$dir/tokens.csv")
+    controllers=$(sed -n 's/,system:kube-controller-manager,.*//p' "$dir/tokens.csv")
+    write_kubeconfig "$dir/kubeconfig" "$dir" "$port" "$admin"
+    write_kubeconfig "$dir/controllers.kubeconfig" "$dir" "$port" "$controllers"
+    start_etcd "$dir" "$etcd" "$(free_port)"
+    start_apiserver "$dir" "$port" "$etcd" "$admin"
+    start_controllers "$dir" "$(free_port)"
+    say "up: KUBECONFIG=$dir/kubeconfig"
+}
+
+stop() {
+    local dir=$1 name=$2 pid deadline=$((SECONDS + STOP_SECONDS))
+    [[ -f $dir/$name.pid ]] || return 0
+    pid=$(<"$dir/$name.pid")
+    # An id that another program has by now is left alone.
+    if [[ $(cat "/proc/$pid/comm" 2>/dev/null) == "${name:0:15}" ]]; then
+        kill "$pid" 2>/dev/null || true
+        while kill -0 "$pid" 2>/dev/null; do
+            ((SECONDS < deadline)) || kill -KILL "$pid" 2>/dev/null || true
+            sleep 0.1
+        done
+        say "$name stopped"
+    fi
+    rm -f "$dir/$name.pid"
+}
+
+down() {
+    stop "$1" kube-controller-manager
+    stop "$1" kube-apiserver
+    stop "$1" etcd
+}
+
+main() {
+    [[ $# -ge 2 ]] || usage
+    case $1 in
+    up) up "$2" "${3:-}" ;;
+    down) down "$2" ;;
+    env) printf 'export KUBECONFIG=%q\n' "$(cd "$2" && pwd)/kubeconfig" ;;
+    *) usage ;;
+    esac
+}
+
+main "$@"

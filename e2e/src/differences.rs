@@ -1,0 +1,60 @@
+//! Writes `known-differences.md`: what our server does not have, and every `@differs` of the suite
+//! with its reason. A test compares the text with the file that is committed.
+
+use std::fmt::Write;
+
+use crate::{Case, SuiteError};
+
+const HEAD: &str = "# Known differences from kube-apiserver\n\nWritten by `ronde-e2e differences`.\n\n";
+
+/// What the suite asks nothing about, because our server has nothing to compare.
+const NOT_THERE: &str = "\
+## What is not there
+
+- **Kinds**: daemon sets, replication controllers, cron jobs, horizontal pod autoscalers, limit
+  ranges, runtime classes, pod templates, component statuses, certificate signing requests, flow
+  schemas and priority levels, admission policies and webhook configurations, CSI objects, volume
+  attachments and attributes classes, resource claims, IP addresses, service CIDRs, API services.
+  A request for one is answered as for any resource that the server does not know.
+- **Subresources**: `pods/ephemeralcontainers`, `pods/resize`, and `proxy` of pods, services and
+  nodes.
+- **Answers in protobuf**: bodies in protobuf are read, answers are JSON or YAML.
+- **Admission that watches over other objects**: limits of a namespace (`LimitRanger`); quotas
+  (stored, not enforced); the finalizers that keep a claim or a volume in use; the taint of new
+  nodes (`TaintNodesByCondition`).
+- **RBAC enforcement**: roles and bindings are stored; whoever has a token may do everything.
+- **Impersonation**, **API priority and fairness**, **audit**.
+- **Webhooks**, for admission and for conversion between the versions of a custom resource.
+- **Aggregation** of other API servers.
+- **The history of a watch after a restart**: a watch from a version of before gets 410, and the
+  client lists again.
+
+";
+
+const DIFFERENT: &str = "\
+## What is different
+
+Each of these is a step of a scenario, marked `@differs`, and is checked: a difference that is
+gone fails the suite until its mark is removed.
+";
+
+/// Returns the text of `known-differences.md`.
+///
+/// # Errors
+///
+/// When a scenario is malformed.
+pub fn known_differences(cases: &[Case]) -> Result<String, SuiteError> {
+    let mut text = [HEAD, NOT_THERE, DIFFERENT].concat();
+    for case in cases {
+        let steps = case.scenario()?.steps;
+        let marked: Vec<_> =
+            steps.iter().filter_map(|step| Some((&step.line, step.options.differs.as_ref()?))).collect();
+        if !marked.is_empty() {
+            let _ = write!(text, "\n### {}\n\n", case.name);
+        }
+        for (line, reason) in marked {
+            let _ = writeln!(text, "- `{line}`: {reason}");
+        }
+    }
+    Ok(text)
+}

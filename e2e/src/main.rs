@@ -1,0 +1,147 @@
+//! `ronde-e2e`: records, checks and lists the conformance suite against the server of a kubeconfig.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use ronde_e2e::{Case, cases, known_differences};
+
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Runs API scenarios against a Kubernetes API server.
+#[derive(Parser)]
+struct Arguments {
+    /// The folder of the scenarios.
+    #[arg(long, default_value = "e2e/conformance", global = true)]
+    suite: PathBuf,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Runs scenarios and keeps the transcripts as recordings.
+    Record {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Runs scenarios and compares the transcripts with the recordings.
+    Check {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Runs scenarios and prints the transcripts.
+    Show {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Writes known-differences.md from the scenarios' annotations.
+    Differences,
+}
+
+#[derive(clap::Args)]
+struct Target {
+    /// The kubeconfig of the server.
+    #[arg(long)]
+    kubeconfig: PathBuf,
+    /// Scenario names, or parts of them; all when none is given.
+    names: Vec<String>,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Arguments::parse()).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
+            let mut out = io::stderr().lock();
+            while let Some(error) = cause {
+                let _ = writeln!(out, "error: {error}");
+                cause = error.source();
+            }
+            ExitCode::from(3)
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<bool, AnyError> {
+    let all = cases(&arguments.suite)?;
+    match arguments.verb {
+        Verb::Record { target } => record(&target, &all).await,
+        Verb::Check { target } => check(&target, &all).await,
+        Verb::Show { target } => show(&target, &all).await,
+        Verb::Differences => write_differences(&arguments.suite, &all),
+    }
+}
+
+async fn record(target: &Target, all: &[Case]) -> Result<bool, AnyError> {
+    let client = target.client().await?;
+    let mut out = io::stdout().lock();
+    for case in target.select(all) {
+        let before = case.recording();
+        let after = case.record(&client).await?;
+        let word = if before.as_ref() == Some(&after) { "same" } else { "recorded" };
+        writeln!(out, "{word}: {}", case.name)?;
+        for block in after.blocks.iter().filter(|block| did_not_work(block)) {
+            writeln!(out, "  did not work:\n{block}")?;
+        }
+    }
+    Ok(true)
+}
+
+/// Tells a step that the runner could not carry out from one that the server refused.
+fn did_not_work(block: &str) -> bool {
+    block.lines().any(|line| line.starts_with("failed"))
+}
+
+async fn check(target: &Target, all: &[Case]) -> Result<bool, AnyError> {
+    let client = target.client().await?;
+    let (mut passed, mut failed) = (0, 0);
+    let mut out = io::stdout().lock();
+    for case in target.select(all) {
+        let wrong = case.check(&client).await?;
+        if wrong.is_empty() {
+            passed += 1;
+            writeln!(out, "ok: {}", case.name)?;
+        } else {
+            failed += 1;
+            writeln!(out, "FAILED: {}\n{}", case.name, wrong.join("\n"))?;
+        }
+    }
+    writeln!(out, "{passed} passed, {failed} failed")?;
+    Ok(failed == 0)
+}
+
+async fn show(target: &Target, all: &[Case]) -> Result<bool, AnyError> {
+    let client = target.client().await?;
+    for case in target.select(all) {
+        write!(io::stdout().lock(), "{}", case.run(&client).await?)?;
+    }
+    Ok(true)
+}
+
+fn write_differences(suite: &Path, all: &[Case]) -> Result<bool, AnyError> {
+    fs_err::write(suite.join("known-differences.md"), known_differences(all)?)?;
+    Ok(true)
+}
+
+impl Target {
+    async fn client(&self) -> Result<kube::Client, AnyError> {
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig)?;
+        let options = KubeConfigOptions::default();
+        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+        // A repeated request would hide an answer such as 429.
+        config.default_retry = false;
+        Ok(kube::Client::try_from(config)?)
+    }
+
+    fn select<'a>(&self, all: &'a [Case]) -> impl Iterator<Item = &'a Case> {
+        let names = self.names.clone();
+        all.iter().filter(move |case| names.is_empty() || names.iter().any(|name| case.name.contains(name.as_str())))
+    }
+}

@@ -1,0 +1,92 @@
+//! What a scenario run leaves behind, and how two runs are compared. Text in, text out.
+
+use std::fmt;
+
+use similar::TextDiff;
+
+use crate::scenario::Scenario;
+
+/// One block of text per recorded step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Transcript {
+    pub blocks: Vec<String>,
+}
+
+impl Transcript {
+    /// Reads a transcript that `Display` wrote.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let blocks = text.split("\n\n").map(|block| block.trim_matches('\n').to_owned());
+        Transcript { blocks: blocks.filter(|block| !block.is_empty()).collect() }
+    }
+
+    /// Returns what is wrong with this run when `expected` is the recording: nothing when all
+    /// steps agree, except those that the scenario marks as different.
+    #[must_use]
+    pub fn compare(&self, expected: &Transcript, scenario: &Scenario) -> Vec<String> {
+        let steps: Vec<_> = scenario.steps.iter().filter(|step| !step.options.quiet).collect();
+        if expected.blocks.len() != steps.len() {
+            return vec!["the recording has other steps than the scenario; record it again".into()];
+        }
+        let mut wrong = Vec::new();
+        for ((step, expected), ours) in steps.iter().zip(&expected.blocks).zip(&self.blocks) {
+            match (&step.options.differs, expected == ours) {
+                (None, false) => wrong.push(diff(expected, ours)),
+                (Some(reason), true) => {
+                    wrong.push(format!("{}\n  agrees now; remove `@differs {reason}`\n", step.line));
+                }
+                _ => {}
+            }
+        }
+        wrong
+    }
+}
+
+impl fmt::Display for Transcript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, block) in self.blocks.iter().enumerate() {
+            if position > 0 {
+                writeln!(f)?;
+            }
+            writeln!(f, "{block}")?;
+        }
+        Ok(())
+    }
+}
+
+fn diff(expected: &str, ours: &str) -> String {
+    let diff = TextDiff::from_lines(expected, ours);
+    let head: Vec<&str> = expected
+        .lines()
+        .take_while(|line| line.starts_with('#'))
+        .chain(expected.lines().find(|line| !line.starts_with('#')))
+        .collect();
+    format!("{}\n{}", head.join("\n"), diff.unified_diff().context_radius(3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transcript(text: &str) -> Transcript {
+        Transcript::parse(text)
+    }
+
+    #[test]
+    fn reads_what_it_writes() {
+        let one = Transcript { blocks: vec!["GET /a\n200".into(), "GET /b\n404\nx: y".into()] };
+        assert_eq!(transcript(&one.to_string()), one);
+    }
+
+    #[test]
+    fn agreement_must_match_the_annotation() {
+        let scenario: Scenario = "GET /a\nGET /b\n  @differs because\n".parse().expect("well formed");
+        let expected = transcript("GET /a\n200\n\nGET /b\n200\n");
+        let check = |ours: &str, wrong: usize| {
+            assert_eq!(transcript(ours).compare(&expected, &scenario).len(), wrong, "{ours}");
+        };
+        check("GET /a\n200\n\nGET /b\n404\n", 0);
+        check("GET /a\n200\n\nGET /b\n200\n", 1);
+        check("GET /a\n500\n\nGET /b\n200\n", 2);
+    }
+}
