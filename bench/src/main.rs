@@ -1,0 +1,37 @@
+//! Benchmarks of Ronde beside its peers. Each prints a table with ratios; numbers in the docs come from here.
+
+mod apiserver;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// Measures Ronde side by side with its peers.
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// The API server beside kube-apiserver with etcd, both durable, over TLS.
+    Apiserver {
+        /// The ronde program to measure.
+        #[arg(long)]
+        ronde: PathBuf,
+        /// The script that starts the real control plane.
+        #[arg(long)]
+        kubernetes: PathBuf,
+        /// Rounds of each measurement; the median counts.
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+    },
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Args::parse().what {
+        What::Apiserver { ronde, kubernetes, rounds } => apiserver::run(&ronde, &kubernetes, rounds).await,
+    }
+}
