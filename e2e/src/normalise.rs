@@ -104,7 +104,7 @@ impl Normaliser {
     fn object(&mut self, map: &mut Map<String, Value>) {
         let counts_all = is_collection(map);
         if map.get("type") == Some(&Value::from("BOOKMARK")) {
-            hide_version(map.get_mut("object"));
+            hide_bookmark_versions(map.get_mut("object"));
         }
         for (key, value) in map.iter_mut() {
             match (key.as_str(), &mut *value) {
@@ -231,10 +231,13 @@ fn sort_quoted_objects(text: &str) -> String {
     sorted + rest
 }
 
-fn hide_version(object: Option<&mut Value>) {
-    let version = object.and_then(|o| o.pointer_mut("/metadata/resourceVersion"));
-    if let Some(version) = version {
-        *version = "<rv>".into();
+/// A bookmark carries the version of the whole store; that of a table carries it in its row too.
+fn hide_bookmark_versions(object: Option<&mut Value>) {
+    let Some(object) = object else { return };
+    for pointer in ["/metadata/resourceVersion", "/rows/0/object/metadata/resourceVersion"] {
+        if let Some(version) = object.pointer_mut(pointer) {
+            *version = "<rv>".into();
+        }
     }
 }
 

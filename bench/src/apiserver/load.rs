@@ -25,9 +25,10 @@ pub async fn creates_per_second(peer: &Peer) -> anyhow::Result<f64> {
     prepare(&client).await?;
     let clients = try_join_all((0..CLIENTS).map(|_| peer.client())).await?;
     let started = Instant::now();
-    let work = clients.into_iter().enumerate().map(|(number, client)| {
-        tokio::spawn(create_pods(client, number * CREATES_PER_CLIENT, CREATES_PER_CLIENT))
-    });
+    let work = clients
+        .into_iter()
+        .enumerate()
+        .map(|(number, client)| tokio::spawn(create_pods(client, number * CREATES_PER_CLIENT, CREATES_PER_CLIENT)));
     for done in try_join_all(work).await? {
         done?;
     }

@@ -89,32 +89,6 @@ impl Peer {
     }
 }
 
-async fn client(&self) -> anyhow::Result<Client> {
-        client(&self.kubeconfig).await
-    }
-
-    /// Returns the memory that the server holds after a few seconds of rest.
-    pub async fn idle_mb(&self) -> anyhow::Result<f64> {
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        let sizes: anyhow::Result<Vec<f64>> = self.pids.iter().map(|pid| resident_mb(*pid)).collect();
-        Ok(sizes?.iter().sum())
-    }
-
-    pub async fn stop(self) -> anyhow::Result<()> {
-        match self.running {
-            Running::Ronde(mut child) => child.kill().await?,
-            Running::Kubernetes { script, folder } => {
-                Command::new(script).arg("down").arg(folder).stderr(Stdio::null()).status().await?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn up_command(command: &mut Command) -> &mut Command {
-    command
-}
-
 async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;

@@ -1,4 +1,4 @@
-//! The JSONPath of Kubernetes, as far as custom resources use it: printer columns, selectable fields, scale paths.
+//! The `JSONPath` of Kubernetes, as far as custom resources use it: printer columns, selectable fields, scale paths.
 //!
 //! Parsed once per definition, evaluated on every row of a table. Like the real server, a path that does not fit the
 //! object (a missing key, an index out of bounds, a filter on something that is no list) selects nothing. Templates
@@ -83,7 +83,7 @@ struct Reader<'t> {
     rest: &'t str,
 }
 
-impl<'t> Reader<'t> {
+impl Reader<'_> {
     fn steps(mut self) -> Result<Vec<Step>, String> {
         let mut steps = Vec::new();
         while let Some(c) = self.rest.chars().next() {
@@ -311,7 +311,9 @@ fn descend<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
     let inner = children(value);
     if !inner.is_empty() {
         found.push(value);
-        inner.into_iter().for_each(|child| descend(child, found));
+        for child in inner {
+            descend(child, found);
+        }
     }
 }
 

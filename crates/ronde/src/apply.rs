@@ -23,6 +23,7 @@ use crate::{
 
 /// Owns the fields that `ronde apply` sets.
 const FIELD_MANAGER: &str = "ronde";
+const UNTYPED: &str = "failed to create typed patch object";
 /// A definition is served within milliseconds; a real cluster takes a second or two.
 const SERVED_ATTEMPTS: u32 = 100;
 const SERVED_PAUSE: Duration = Duration::from_millis(100);
@@ -42,6 +43,10 @@ pub enum ApplyError {
 impl Failure for ApplyError {
     fn blame(&self) -> Blame {
         match self {
+            // The API calls a field it does not know in an applied object an internal error.
+            Self::Refused { source: ClientError::Refused { message, .. }, .. } if message.starts_with(UNTYPED) => {
+                Blame::User
+            }
             Self::Refused { source, .. } => source.blame(),
             Self::UnknownKind { source, .. } => source.blame(),
             Self::Some { blame, .. } => *blame,
@@ -110,8 +115,14 @@ impl Run<'_> {
             Ok(resource) => resource,
             Err(source) => return Err(ApplyError::UnknownKind { object, origin, source }),
         };
-        let body = manifest.object.to_string().into_bytes();
-        let code = match client::send(&self.client, self.request(&resource, manifest), body).await {
+        let namespace = manifest.namespace.as_deref().or(self.args.namespace.as_deref());
+        let namespace = namespace.unwrap_or(self.client.default_namespace());
+        let mut body = manifest.object.clone();
+        if resource.namespaced {
+            body["metadata"]["namespace"] = namespace.into();
+        }
+        let request = self.request(&resource.path(Some(namespace), Some(&manifest.name)));
+        let code = match client::send(&self.client, request, body.to_string().into_bytes()).await {
             Ok(answer) => answer.code,
             Err(source) => return Err(ApplyError::Refused { object, origin, source }),
         };
@@ -121,11 +132,8 @@ impl Run<'_> {
         Ok(format!("{}/{} {done}{dry}", resource.singular_name(), manifest.name))
     }
 
-    fn request(&self, resource: &Resource, manifest: &Manifest) -> http::request::Builder {
-        let namespace = manifest.namespace.as_deref().or(self.args.namespace.as_deref());
-        let namespace = namespace.unwrap_or(self.client.default_namespace());
-        let mut path = resource.path(Some(namespace), Some(&manifest.name));
-        path.push_str(&format!("?fieldManager={FIELD_MANAGER}&fieldValidation=Strict"));
+    fn request(&self, path: &str) -> http::request::Builder {
+        let mut path = format!("{path}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict");
         if self.args.force_conflicts {
             path.push_str("&force=true");
         }

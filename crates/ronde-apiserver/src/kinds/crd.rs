@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions themselves: defaults, what a client may not set, validation, status.
+//! Custom resource definitions themselves: defaults, what a client may not set, validation, status.
 //!
 //! Called by the registry for writes of definitions and by the loop that keeps their status. What a schema means for
 //! objects is [`crate::schema::crd`]'s. Like the real server, this looks at a definition in an older form, in which
@@ -46,12 +46,16 @@ pub fn default_crd(crd: &mut Value) {
         if conversion.is_null() {
             *conversion = json!({"strategy": "None"});
         }
+        // It is what everyone means who says nothing, and the real server says nothing too.
+        if spec.get("preserveUnknownFields") == Some(&Value::Bool(false)) {
+            spec.remove("preserveUnknownFields");
+        }
     }
 }
 
 /// Clears what a client may not set when it creates a definition.
 pub fn prepare_create(crd: &mut Value) {
-    let stored: Vec<Value> = storage_version(crd).map(Value::from).into_iter().collect();
+    let stored = storage_version(crd).map(|version| vec![version]);
     crd["status"] = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored});
 }
 

@@ -1,6 +1,6 @@
 //! The place of CustomResourceDefinitions among the built-in kinds; what they mean is in `crd.rs`.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Generation, Rules, crd, read::take};
 
@@ -9,7 +9,8 @@ pub(super) static RULES: Rules = Rules {
     unconditional_update: false,
     generation: Generation::OnChange(|new, old| new["spec"] != old["spec"]),
     default: crd::default_crd,
-    prepare_create,
+    prepare_create: |crd, _| crd::prepare_create(crd),
+    prepare_update: crd::prepare_update,
     prepare_status: |new, old, _| {
         take(new, old, "spec");
         keep_metadata(new, old);
@@ -17,16 +18,6 @@ pub(super) static RULES: Rules = Rules {
     validate: |new, old, errors| crd::validate_crd(new, old).into_iter().for_each(|error| errors.push(error)),
     ..Rules::WITH_STATUS
 };
-
-/// A new definition has no history: the version it stores is the only one it has stored.
-fn prepare_create(crd: &mut Value, _now: &str) {
-    let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
-    let stored: Vec<Value> =
-        versions.filter(|version| version["storage"] == true).map(|version| version["name"].clone()).collect();
-    crd["status"] = json!({
-        "acceptedNames": {"plural": "", "kind": ""}, "conditions": null, "storedVersions": stored,
-    });
-}
 
 /// A write to the status changes no metadata, apart from who owns its fields.
 fn keep_metadata(new: &mut Value, old: &Value) {

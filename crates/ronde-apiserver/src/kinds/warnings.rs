@@ -29,6 +29,7 @@ pub fn warnings(group: &str, kind: &str, new: &Value, old: Option<&Value>) -> Ve
     let is_new = old.is_none();
     let is_changed = old.is_none_or(|old| old["metadata"]["generation"] != new["metadata"]["generation"]);
     match (group, kind) {
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => out.extend(super::crd::warnings(new, old)),
         ("", "Pod") if is_new => {
             name(new, POD_HOST, &mut out);
             pod_spec(&new["spec"], &new["metadata"], None, &mut out);

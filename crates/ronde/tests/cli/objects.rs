@@ -40,7 +40,10 @@ fn stdin_and_output_formats() {
     sandbox.up();
     let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: v}\n";
     let apply = sandbox.describe("apply -f -", &sandbox.run_with_input("apply -f -", manifest));
-    let dry = sandbox.describe("", &sandbox.run_with_input("apply -f - --dry-run", &manifest.replace("k: v", "k: w")));
+    let dry = sandbox.describe(
+        "apply -f - --dry-run",
+        &sandbox.run_with_input("apply -f - --dry-run", &manifest.replace("k: v", "k: w")),
+    );
     assert_snapshot!("apply_stdin", [apply, dry].join("\n"));
     let json = sandbox.run("get configmap a -o json").stdout;
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();

@@ -105,7 +105,7 @@ impl Sandbox {
             (r"\(\d+ files, \d+\.\d MiB\)", "([SIZE])"),
             (r"\(\d+\.\d MiB\)", "([SIZE])"),
             (r"\(\d+s\)", "([AGE])"),
-            (r"(?m) +\d+s$", "   [AGE]"),
+            (r"(?m) +\d+s( +|$)", "   [AGE] "),
         ] {
             text = Regex::new(pattern).unwrap().replace_all(&text, name).into_owned();
         }

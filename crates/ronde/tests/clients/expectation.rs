@@ -23,6 +23,7 @@ static VARYING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "[TIME]"),
         (r#"(?P<keep>[rR]esource ?Version\\?"?: *\\?"?)\d+"#, "$keep[VERSION]"),
         (r"\bkube-api-access-[a-z0-9]{5}\b", "kube-api-access-[NAME]"),
+        (r"\bkubectl-edit-\d+", "kubectl-edit-[NAME]"),
         (r"(?P<keep>\s)(\d+m)?\d{1,2}s(?P<end>\s|$)", "$keep[AGE]$end"),
         // Newer clients say where an object was deleted from.
         (r#"(?P<keep>" (force )?deleted) from \S+ namespace"#, "$keep"),

@@ -31,8 +31,7 @@ impl<'a> Pair<'a> {
         let (new, old) = (self.new.as_object()?.get(name)?, self.old.as_object()?.get(name)?);
         let data = self.node.data();
         let node = match (data.properties.get(name), data.additional) {
-            (Some(&id), _) => self.node.at(id),
-            (None, Additional::Values(id)) => self.node.at(id),
+            (Some(&id), _) | (None, Additional::Values(id)) => self.node.at(id),
             _ => return None,
         };
         if node.data().checks.as_ref().is_some_and(|checks| checks.schemaless) {

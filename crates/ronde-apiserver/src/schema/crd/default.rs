@@ -26,7 +26,9 @@ fn drop_nulls(value: &mut Value, node: Option<Node<'_>>) {
         }),
         Value::Array(items) => {
             let inner = node.and_then(Node::items);
-            items.iter_mut().for_each(|item| drop_nulls(item, inner));
+            for item in items {
+                drop_nulls(item, inner);
+            }
         }
         _ => {}
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Compiled, embedded, prune, rules, validate::validate_at};
+use super::{Compiled, embedded, prune, rules, validate::validate_below};
 use crate::{
     error::FieldError,
     schema::{Id, Node},
@@ -10,15 +10,9 @@ use crate::{
 
 /// Returns what is wrong with the defaults of a schema that stands at `path` in its definition.
 pub(super) fn check(compiled: &Compiled, path: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    walk(
-        compiled,
-        (compiled.root, compiled.node()),
-        path,
-        Place { inside_metadata: false, is_root: true },
-        &mut errors,
-    );
-    errors
+    let mut checker = Checker { compiled, errors: Vec::new() };
+    checker.walk((compiled.root, compiled.node()), path, Place { inside_metadata: false, is_root: true });
+    checker.errors
 }
 
 #[derive(Clone, Copy)]
@@ -27,54 +21,53 @@ struct Place {
     is_root: bool,
 }
 
-fn walk(compiled: &Compiled, (id, node): (Id, Node<'_>), path: &str, place: Place, errors: &mut Vec<FieldError>) {
-    if let Some(default) = &node.data().default {
-        check_one(compiled, (id, node), default, &format!("{path}.default"), place, errors);
-    }
-    // Not into additionalProperties: there is nothing to put a default into.
-    if let (Some(inner), Some(inner_id)) = (node.items(), node.data().items) {
-        let place = Place { is_root: false, inside_metadata: place.inside_metadata && !inner.embedded_resource };
-        walk(compiled, (inner_id, inner), &format!("{path}.items"), place, errors);
-    }
-    for (name, &id) in &node.data().properties {
-        let property = node.at(id);
-        let is_resource = place.is_root || node.embedded_resource;
-        let enters = is_resource && matches!(name.as_str(), "metadata" | "apiVersion" | "kind");
-        let inside_metadata = (place.inside_metadata || enters) && !property.embedded_resource;
-        let place = Place { is_root: false, inside_metadata };
-        walk(compiled, (id, property), &format!("{path}.properties[{name}]"), place, errors);
-    }
+struct Checker<'c> {
+    compiled: &'c Compiled,
+    errors: Vec<FieldError>,
 }
 
-fn check_one(
-    compiled: &Compiled,
-    node: (Id, Node<'_>),
-    default: &Value,
-    path: &str,
-    place: Place,
-    errors: &mut Vec<FieldError>,
-) {
-    if !place.inside_metadata {
-        let mut pruned = default.clone();
-        prune::prune_part(&mut pruned, node.1);
-        if pruned != *default {
-            errors.push(FieldError::invalid(path, default.clone(), "must not have unknown fields"));
+impl Checker<'_> {
+    fn walk(&mut self, (id, node): (Id, Node<'_>), path: &str, place: Place) {
+        if let Some(default) = &node.data().default {
+            self.check((id, node), default, &format!("{path}.default"), place);
         }
-        let embedded = embedded::check_part(default, node.1, path);
-        if !embedded.is_empty() {
-            errors.extend(embedded);
-            return;
+        // Not into additionalProperties: there is nothing to put a default into.
+        if let (Some(inner), Some(inner_id)) = (node.items(), node.data().items) {
+            let place = Place { is_root: false, inside_metadata: place.inside_metadata && !inner.embedded_resource };
+            self.walk((inner_id, inner), &format!("{path}.items"), place);
+        }
+        for (name, &id) in &node.data().properties {
+            let property = node.at(id);
+            let is_resource = place.is_root || node.embedded_resource;
+            let enters = is_resource && matches!(name.as_str(), "metadata" | "apiVersion" | "kind");
+            let inside_metadata = (place.inside_metadata || enters) && !property.embedded_resource;
+            let place = Place { is_root: false, inside_metadata };
+            self.walk((id, property), &format!("{path}.properties[{name}]"), place);
         }
     }
-    let invalid = validate_at(default, node, None, &compiled.patterns, path);
-    if !invalid.is_empty() {
-        errors.extend(invalid);
-        return;
+
+    fn check(&mut self, node: (Id, Node<'_>), default: &Value, path: &str, place: Place) {
+        if !place.inside_metadata {
+            let mut pruned = default.clone();
+            prune::prune_part(&mut pruned, node.1);
+            if pruned != *default {
+                self.errors.push(FieldError::invalid(path, default.clone(), "must not have unknown fields"));
+            }
+            let embedded = embedded::check_part(default, node.1, path);
+            if !embedded.is_empty() {
+                return self.errors.extend(embedded);
+            }
+        }
+        let invalid = validate_below(path, default, node, None, &self.compiled.patterns);
+        if !invalid.is_empty() {
+            return self.errors.extend(invalid);
+        }
+        // Once as if nothing changed, once as if it were new: rules may tell the two apart.
+        let rules = &self.compiled.rules;
+        let unchanged = rules::check_default(default, Some(default), node, path, rules);
+        if unchanged.is_empty() {
+            self.errors.extend(rules::check_default(default, None, node, path, rules));
+        }
+        self.errors.extend(unchanged);
     }
-    // Once as if nothing changed, once as if it were new: rules may tell the two apart.
-    let unchanged = rules::check_default(default, Some(default), node, path, &compiled.rules);
-    if unchanged.is_empty() {
-        errors.extend(rules::check_default(default, None, node, path, &compiled.rules));
-    }
-    errors.extend(unchanged);
 }

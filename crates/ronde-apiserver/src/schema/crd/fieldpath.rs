@@ -2,6 +2,8 @@
 //!
 //! Used for the `fieldPath` of rules and for selectable fields.
 
+use std::fmt::Write as _;
+
 use super::props::Props;
 
 /// Finds what a path leads to: the path in the form of error messages, and the schema there.
@@ -45,7 +47,7 @@ fn step<'s>(schema: Props<'s>, name: &str, path: &mut String) -> Result<Props<'s
         path.push_str(name);
         return schema.property(name).ok_or_else(invalid);
     }
-    path.push_str(&format!("[{name}]"));
+    let _ = write!(path, "[{name}]");
     schema.schema("additionalProperties").ok_or_else(invalid)
 }
 

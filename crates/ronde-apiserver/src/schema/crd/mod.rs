@@ -39,7 +39,7 @@ use self::{
     correlate::Pair,
     props::Props,
     rules::{CompiledRule, Rules},
-    validate::{Patterns, validate_at},
+    validate::{Patterns, validate_below},
 };
 pub use self::{default::default, prune::prune};
 use crate::{
@@ -218,7 +218,7 @@ pub fn validate_status(new: &Value, old: &Value, compiled: &Compiled) -> Verdict
     let mut errors = Vec::new();
     if let (Some(status), Some(&id)) = (new.get("status"), root.data().properties.get("status")) {
         let pair = Pair::root(new, old, root).key("status");
-        errors.extend(validate_at(status, (id, root.at(id)), pair, &compiled.patterns, "status"));
+        errors.extend(validate_below("status", status, (id, root.at(id)), pair, &compiled.patterns));
     }
     errors.extend(list_errors(new, Some(old), root));
     finish(new, Some(old), compiled, errors)

@@ -41,7 +41,7 @@ pub(super) fn check(schema: Props<'_>, path: &str, options: Options) -> Vec<Fiel
     let mut checker = Checker { options, total: 0, expensive: Vec::new() };
     let scope = Scope { forbids_default: None, inside_metadata: false, uncorrelated: None };
     let context = options.with_rules.then_some(Context { cardinality: Some(1), is_resource: true });
-    let found = checker.schema(schema, path, &scope, context, true);
+    let found = checker.schema(Place { schema, path, scope: &scope, context }, true);
     let mut errors = found.schema;
     errors.extend(found.rules);
     if checker.total > SCHEMA_COST_MAX {
@@ -73,6 +73,28 @@ struct Context {
     is_resource: bool,
 }
 
+/// A schema in its surroundings.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    schema: Props<'a>,
+    path: &'a str,
+    scope: &'a Scope,
+    /// None where rules are not looked at.
+    context: Option<Context>,
+}
+
+impl<'a> Place<'a> {
+    /// The place of a schema inside this one.
+    fn inner(self, schema: Props<'a>, path: &'a str, scope: &'a Scope) -> Self {
+        Self { schema, path, scope, context: inner_context(self.schema, schema, self.context) }
+    }
+
+    /// The place of an alternative, which has no rules.
+    fn branch(self, schema: Props<'a>, path: &'a str) -> Self {
+        Self { schema, path, context: None, ..self }
+    }
+}
+
 #[derive(Default)]
 struct Found {
     schema: Vec<FieldError>,
@@ -98,6 +120,20 @@ impl Found {
     }
 }
 
+/// A rule that is looked at.
+struct Target<'a> {
+    entry: &'a Value,
+    rule: Rule,
+    decl: &'a Decl,
+    path: String,
+}
+
+impl Target<'_> {
+    fn compile(&self, text: &str, wanted: Wanted) -> Result<Expression, String> {
+        Expression::compile(text, self.decl, self.rule.optional_old_self, wanted)
+    }
+}
+
 struct Checker {
     options: Options,
     total: u64,
@@ -105,22 +141,15 @@ struct Checker {
 }
 
 impl Checker {
-    fn schema(
-        &mut self,
-        schema: Props<'_>,
-        path: &str,
-        scope: &Scope,
-        context: Option<Context>,
-        is_root: bool,
-    ) -> Found {
+    fn schema(&mut self, place: Place<'_>, is_root: bool) -> Found {
+        let Place { schema, path, scope, .. } = place;
         let mut found = Found::default();
         keywords(schema, path, scope, &mut found);
         if schema.flag("uniqueItems") {
             let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
             found.forbid(format!("{path}.uniqueItems"), detail);
         }
-        let inner = |inner: Props<'_>| inner_context(schema, inner, context);
-        self.additional(schema, path, scope, &inner, &mut found);
+        self.additional(place, &mut found);
         for (name, property) in schema.schemas("properties") {
             let mut scope = scope.clone();
             if (is_root || schema.is_embedded_resource()) && matches!(name, "metadata" | "kind" | "apiVersion") {
@@ -130,14 +159,14 @@ impl Checker {
                 }
             }
             let path = format!("{path}.properties[{name}]");
-            found.append(self.schema(property, &path, &scope, inner(property), false));
+            found.append(self.schema(place.inner(property, &path, &scope), false));
         }
         if let Some(not) = schema.schema("not") {
-            found.append(self.schema(not, &format!("{path}.not"), scope, None, false));
+            found.append(self.schema(place.branch(not, &format!("{path}.not")), false));
         }
         for key in ["allOf", "oneOf", "anyOf"] {
             for (at, branch) in schema.list(key).iter().enumerate() {
-                found.append(self.schema(Props(branch), &format!("{path}.{key}[{at}]"), scope, None, false));
+                found.append(self.schema(place.branch(Props(branch), &format!("{path}.{key}[{at}]")), false));
             }
         }
         if let Some(items) = schema.schema("items") {
@@ -145,66 +174,61 @@ impl Checker {
             if schema.text("x-kubernetes-list-type") != "map" && scope.uncorrelated.is_none() {
                 scope.uncorrelated = Some(path.to_owned());
             }
-            found.append(self.schema(items, &format!("{path}.items"), &scope, inner(items), false));
+            found.append(self.schema(place.inner(items, &format!("{path}.items"), &scope), false));
         }
         extensions(schema, path, &mut found);
         list_map_keys(schema, path, &mut found);
-        self.rules(schema, path, scope, context, &mut found);
+        self.rules(place, &mut found);
         found
     }
 
-    fn additional(
-        &mut self,
-        schema: Props<'_>,
-        path: &str,
-        scope: &Scope,
-        inner: &dyn Fn(Props<'_>) -> Option<Context>,
-        found: &mut Found,
-    ) {
+    fn additional(&mut self, place: Place<'_>, found: &mut Found) {
+        let schema = place.schema;
         let Some(additional) = schema.value("additionalProperties") else { return };
-        let path = format!("{path}.additionalProperties");
+        let path = format!("{}.additionalProperties", place.path);
         let has_properties = schema.object("properties").is_some_and(|properties| !properties.is_empty());
         if has_properties && *additional != Value::Bool(true) {
             found.forbid(path.clone(), "additionalProperties and properties are mutual exclusive");
         }
         if let Some(values) = schema.schema("additionalProperties") {
-            let mut scope = scope.clone();
+            let mut scope = place.scope.clone();
             if scope.inside_metadata {
                 scope.forbids_default = Some("inside additionalProperties applying to object metadata".to_owned());
             }
-            found.append(self.schema(values, &path, &scope, inner(values), false));
+            found.append(self.schema(place.inner(values, &path, &scope), false));
         }
     }
 
-    fn rules(&mut self, schema: Props<'_>, path: &str, scope: &Scope, context: Option<Context>, found: &mut Found) {
+    fn rules(&mut self, place: Place<'_>, found: &mut Found) {
+        let (schema, path) = (place.schema, format!("{}.x-kubernetes-validations", place.path));
         let entries = schema.list("x-kubernetes-validations");
         for (at, entry) in entries.iter().enumerate() {
-            rule_texts(schema, entry, &format!("{path}.x-kubernetes-validations[{at}]"), found);
+            rule_texts(schema, entry, &format!("{path}[{at}]"), found);
         }
-        let Some(context) = context.filter(|_| !entries.is_empty() && found.schema.is_empty()) else { return };
+        let Some(context) = place.context.filter(|_| !entries.is_empty() && found.schema.is_empty()) else { return };
         let Some(decl) = Decl::of(schema.0, context.is_resource) else {
             let what = "internal error: failed to construct type information for x-kubernetes-validations rules: unable \
                         to convert structural schema to CEL declarations";
-            let path = format!("{path}.x-kubernetes-validations");
             found.rules.push(FieldError::new(FieldErrorKind::Internal, path, Value::Null, what));
             return;
         };
         let times = context.cardinality.unwrap_or_else(|| decl.max_cardinality());
         for (at, entry) in entries.iter().enumerate() {
-            let path = format!("{path}.x-kubernetes-validations[{at}]");
-            self.rule(entry, &decl, times, &path, scope, found);
+            let target = Target { entry, rule: rule(entry), decl: &decl, path: format!("{path}[{at}]") };
+            self.rule(&target, times, place.scope, found);
+            self.message(&target, found);
         }
     }
 
-    fn rule(&mut self, entry: &Value, decl: &Decl, times: u64, path: &str, scope: &Scope, found: &mut Found) {
-        let parsed = rule(entry);
+    fn rule(&mut self, target: &Target<'_>, times: u64, scope: &Scope, found: &mut Found) {
+        let Target { entry, rule, path, .. } = target;
         let at = format!("{path}.rule");
         let unused_option = || {
             let optional = entry.get("optionalOldSelf").filter(|value| value.is_boolean())?;
             let detail = "may not be set if oldSelf is not used in rule";
             Some(FieldError::invalid(format!("{path}.optionalOldSelf"), optional.clone(), detail))
         };
-        let expression = match Expression::compile(&parsed.rule, decl, parsed.optional_old_self, Wanted::Bool) {
+        let expression = match target.compile(&rule.rule, Wanted::Bool) {
             Ok(expression) => expression,
             Err(detail) => {
                 found.rules.push(about_rule(at, entry, detail));
@@ -218,23 +242,23 @@ impl Checker {
             found.rules.push(FieldError::forbidden(at.clone(), detail));
         }
         self.observe(&at, cost);
-        self.message(entry, &parsed, decl, path, found);
-        if expression.uses_old_self {
-            if let Some(list) = &scope.uncorrelated {
-                let detail =
-                    format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {list}");
-                found.rules.push(FieldError::invalid(at, parsed.rule.into(), detail));
-            }
-        } else {
+        if !expression.uses_old_self {
             found.rules.extend(unused_option());
+        } else if let Some(list) = &scope.uncorrelated {
+            let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {list}");
+            found.rules.push(FieldError::invalid(at, rule.rule.as_str().into(), detail));
         }
     }
 
-    fn message(&mut self, entry: &Value, rule: &Rule, decl: &Decl, path: &str, found: &mut Found) {
-        let Some(text) = &rule.message_expression else { return };
-        let at = format!("{path}.messageExpression");
-        match Expression::compile(text, decl, rule.optional_old_self, Wanted::String) {
-            Err(detail) => found.rules.push(about_rule(at, entry, detail)),
+    fn message(&mut self, target: &Target<'_>, found: &mut Found) {
+        // A rule that does not compile is not asked for its message.
+        let Some(text) = &target.rule.message_expression else { return };
+        if target.compile(&target.rule.rule, Wanted::Bool).is_err() {
+            return;
+        }
+        let at = format!("{}.messageExpression", target.path);
+        match target.compile(text, Wanted::String) {
+            Err(detail) => found.rules.push(about_rule(at, target.entry, detail)),
             Ok(expression) => {
                 if expression.max_cost > RULE_COST_MAX && !self.options.accepts_cost {
                     let detail = too_expensive("estimated messageExpression cost", expression.max_cost, RULE_COST_MAX);
@@ -249,7 +273,7 @@ impl Checker {
         self.total = self.total.saturating_add(cost);
         if cost >= SCHEMA_COST_MAX / 100 {
             self.expensive.push((path.to_owned(), cost));
-            self.expensive.sort_by(|left, right| right.1.cmp(&left.1));
+            self.expensive.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
             self.expensive.truncate(EXPENSIVE_SHOWN);
         }
     }

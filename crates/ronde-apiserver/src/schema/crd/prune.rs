@@ -114,7 +114,9 @@ impl Pruner {
             }
             Value::Array(items) => {
                 let Some(inner) = node.items() else { return };
-                items.iter_mut().for_each(|item| self.known_only(item, inner));
+                for item in items {
+                    self.known_only(item, inner);
+                }
             }
             _ => {}
         }

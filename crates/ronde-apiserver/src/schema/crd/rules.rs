@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     cel::{Answer, Expression},
@@ -44,33 +44,37 @@ pub(super) struct Broken {
 }
 
 /// Returns the rules that a resource breaks.
-pub(super) fn check(value: &Value, old: Option<&Value>, node: (Id, Node<'_>), rules: &Rules) -> Broken {
-    let pair = old.map(|old| Pair::root(value, old, node.1));
-    run(value, old, node, pair, "", rules)
+pub(super) fn check(value: &Value, old: Option<&Value>, (id, node): (Id, Node<'_>), rules: &Rules) -> Broken {
+    let pair = old.map(|old| Pair::root(value, old, node));
+    run(Spot { value, old, id, node, ratchet: Ratchet { pair, parent: None }, path: "" }, rules)
 }
 
 /// The same for a default, whose mistakes are reported at `path`.
 pub(super) fn check_default(
     value: &Value,
     old: Option<&Value>,
-    node: (Id, Node<'_>),
+    (id, node): (Id, Node<'_>),
     path: &str,
     rules: &Rules,
 ) -> Vec<FieldError> {
-    run(value, old, node, None, path, rules).errors
+    run(Spot { value, old, id, node, ratchet: Ratchet { pair: None, parent: None }, path }, rules).errors
 }
 
-fn run(
-    value: &Value,
-    old: Option<&Value>,
-    node: (Id, Node<'_>),
-    pair: Option<Pair<'_>>,
-    path: &str,
-    rules: &Rules,
-) -> Broken {
+fn run(spot: Spot<'_>, rules: &Rules) -> Broken {
     let mut runner = Runner { rules, budget: Some(BUDGET), broken: Broken::default() };
-    runner.value(value, old, node, Ratchet { pair, parent: None }, path);
+    runner.value(spot);
     runner.broken
+}
+
+/// A value with everything its rules need.
+#[derive(Clone, Copy)]
+struct Spot<'a> {
+    value: &'a Value,
+    old: Option<&'a Value>,
+    id: Id,
+    node: Node<'a>,
+    ratchet: Ratchet<'a>,
+    path: &'a str,
 }
 
 /// What decides whether a broken rule is forgiven: the pair at hand, else the nearest one above.
@@ -101,52 +105,44 @@ struct Runner<'r> {
 }
 
 impl Runner<'_> {
-    fn value(
-        &mut self,
-        value: &Value,
-        old: Option<&Value>,
-        (id, node): (Id, Node<'_>),
-        ratchet: Ratchet<'_>,
-        path: &str,
-    ) {
+    fn value(&mut self, spot: Spot<'_>) {
         // Rules are about values; whether null is allowed is the schema's business.
-        if value.is_null() || self.budget.is_none() {
+        if spot.value.is_null() || self.budget.is_none() {
             return;
         }
-        let old = old.filter(|old| !old.is_null());
-        if let Some(rules) = self.rules.get(&id) {
-            for rule in rules {
-                if self.budget.is_some() {
-                    self.rule(rule, value, old, node, ratchet, path);
-                }
+        let spot = Spot { old: spot.old.filter(|old| !old.is_null()), ..spot };
+        for rule in self.rules.get(&spot.id).into_iter().flatten() {
+            if self.budget.is_some() {
+                self.rule(rule, spot);
             }
         }
-        match value {
-            Value::Object(fields) => self.fields(fields, old, node, ratchet, path),
-            Value::Array(items) => {
-                let (Some(inner), Some(inner_id)) = (node.items(), node.data().items) else { return };
-                let old = old.and_then(Value::as_array);
-                for (at, item) in items.iter().enumerate() {
-                    let old = old.and_then(|old| counterpart(item, old, &node.data().list));
-                    let ratchet = ratchet.step(|pair| pair.index(at));
-                    self.value(item, old, (inner_id, inner), ratchet, &format!("{path}[{at}]"));
-                }
-            }
+        match spot.value {
+            Value::Object(fields) => self.fields(fields, spot),
+            Value::Array(items) => self.items(items, spot),
             _ => {}
         }
     }
 
-    fn fields(
-        &mut self,
-        fields: &serde_json::Map<String, Value>,
-        old: Option<&Value>,
-        node: Node<'_>,
-        ratchet: Ratchet<'_>,
-        path: &str,
-    ) {
-        let at_root = ratchet.parent.is_none();
+    fn items(&mut self, items: &[Value], spot: Spot<'_>) {
+        let Some(id) = spot.node.data().items else { return };
+        let old = spot.old.and_then(Value::as_array);
+        for (at, value) in items.iter().enumerate() {
+            self.value(Spot {
+                value,
+                old: old.and_then(|old| counterpart(value, old, &spot.node.data().list)),
+                id,
+                node: spot.node.at(id),
+                ratchet: spot.ratchet.step(|pair| pair.index(at)),
+                path: &format!("{}[{at}]", spot.path),
+            });
+        }
+    }
+
+    fn fields(&mut self, fields: &Map<String, Value>, spot: Spot<'_>) {
+        let at_root = spot.ratchet.parent.is_none();
+        let (data, path) = (spot.node.data(), spot.path);
         for (name, value) in fields {
-            let (id, path) = match (node.data().properties.get(name), node.data().additional) {
+            let (id, path) = match (data.properties.get(name), data.additional) {
                 (Some(&id), _) if path.is_empty() => (id, name.clone()),
                 (Some(&id), _) => (id, format!("{path}.{name}")),
                 (None, Additional::Values(id)) => (id, format!("{path}[{name}]")),
@@ -156,38 +152,29 @@ impl Runner<'_> {
             let ratchet = if at_root && matches!(name.as_str(), "apiVersion" | "kind") {
                 Ratchet { pair: None, parent: None }
             } else {
-                ratchet.step(|pair| pair.key(name))
+                spot.ratchet.step(|pair| pair.key(name))
             };
-            self.value(value, old.and_then(|old| old.get(name)), (id, node.at(id)), ratchet, &path);
+            let old = spot.old.and_then(|old| old.get(name));
+            self.value(Spot { value, old, id, node: spot.node.at(id), ratchet, path: &path });
         }
     }
 
-    fn rule(
-        &mut self,
-        compiled: &CompiledRule,
-        value: &Value,
-        old: Option<&Value>,
-        node: Node<'_>,
-        ratchet: Ratchet<'_>,
-        path: &str,
-    ) {
-        let kind = type_name(node);
-        let fail = |detail: String| FieldError::invalid(shown_path(path), kind.into(), detail);
+    fn rule(&mut self, compiled: &CompiledRule, spot: Spot<'_>) {
+        let fail = |detail: String| FieldError::invalid(shown_path(spot.path), type_name(spot.node).into(), detail);
         let expression = match &compiled.expression {
             Ok(expression) => expression,
             Err(detail) => return self.broken.errors.push(fail(format!("rule compile error: {detail}"))),
         };
         // Transition rules run only where there is something to compare with, unless they say otherwise.
-        if expression.uses_old_self && old.is_none() && !compiled.rule.optional_old_self {
+        if expression.uses_old_self && spot.old.is_none() && !compiled.rule.optional_old_self {
             return;
         }
-        let (cost, answer) = expression.evaluate(value, old, node);
+        let (cost, answer) = expression.evaluate(spot.value, spot.old, spot.node);
         let shown = shown_rule(&compiled.rule);
         if answer == Answer::TooExpensive {
-            let detail = format!(
-                "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: {shown}"
-            );
-            self.broken.errors.push(fail(detail));
+            let what = "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to \
+                        call cost exceeds limit for rule";
+            self.broken.errors.push(fail(format!("{what}: {shown}")));
             self.budget = None;
             return;
         }
@@ -198,13 +185,14 @@ impl Runner<'_> {
         }
         match answer {
             Answer::Bool(true) => {}
-            Answer::Error(message) if message.starts_with("no such overload") => self.broken.errors.push(fail(format!(
-                "'{message}': call arguments did not match a supported operator, function or macro signature for rule: {shown}"
-            ))),
+            Answer::Error(message) if message.starts_with("no such overload") => {
+                let what = "call arguments did not match a supported operator, function or macro signature for rule";
+                self.broken.errors.push(fail(format!("'{message}': {what}: {shown}")));
+            }
             Answer::Error(message) => self.broken.errors.push(fail(format!("{message} evaluating rule: {shown}"))),
             _ => {
-                let error = self.failure(compiled, value, old, node, path);
-                if expression.uses_old_self || !ratchet.forgives() {
+                let error = self.failure(compiled, spot);
+                if expression.uses_old_self || !spot.ratchet.forgives() {
                     self.broken.errors.push(error);
                 } else {
                     self.broken.forgiven.push(error);
@@ -220,53 +208,47 @@ impl Runner<'_> {
     }
 
     /// The error for a rule that does not hold.
-    fn failure(
-        &mut self,
-        compiled: &CompiledRule,
-        value: &Value,
-        old: Option<&Value>,
-        node: Node<'_>,
-        path: &str,
-    ) -> FieldError {
-        let rule = &compiled.rule;
+    fn failure(&mut self, compiled: &CompiledRule, spot: Spot<'_>) -> FieldError {
+        let (rule, kind) = (&compiled.rule, type_name(spot.node));
         let at = match &compiled.field_path {
-            None => shown_path(path),
-            Some(field) if path.is_empty() => field.clone(),
-            Some(field) => format!("{path}.{field}"),
+            None => shown_path(spot.path),
+            Some(field) if spot.path.is_empty() => field.clone(),
+            Some(field) => format!("{}.{field}", spot.path),
         };
-        let kind = type_name(node);
-        let mut message = rule
-            .message
-            .as_deref()
-            .map_or_else(|| format!("failed rule: {}", shown_rule(rule)), |message| message.trim().to_owned());
-        if let Some(expression) = &compiled.message {
-            let (cost, answer) = expression.evaluate(value, old, node);
-            if answer == Answer::TooExpensive {
-                self.budget = None;
-                let shown = rule.message_expression.as_deref().unwrap_or_default();
-                let detail = format!(
-                    "no further validation rules will be run due to call cost exceeds limit for messageExpression: {shown:?}"
-                );
-                return FieldError::invalid(at, kind.into(), detail);
-            }
-            if !self.spend(cost) {
-                let detail = "messageExpression evaluation failed due to running out of cost budget, no further \
-                              validation rules will be run";
-                return FieldError::invalid(at, kind.into(), detail);
-            }
-            if let Answer::Text(text) = answer {
-                let text = text.trim();
-                if !text.is_empty() && text.len() <= MESSAGE_MAX && !text.contains('\n') {
-                    text.clone_into(&mut message);
-                }
-            }
-        }
+        let message = match compiled.message.as_ref().map(|expression| self.message(expression, rule, spot)) {
+            Some(Err(stopped)) => return FieldError::invalid(at, kind.into(), stopped),
+            Some(Ok(Some(message))) => message,
+            _ => match rule.message.as_deref() {
+                Some(message) => message.trim().to_owned(),
+                None => format!("failed rule: {}", shown_rule(rule)),
+            },
+        };
         match rule.reason.as_deref() {
             Some("FieldValueForbidden") => FieldError::forbidden(at, message),
             Some("FieldValueRequired") => FieldError::required(at, message),
             Some("FieldValueDuplicate") => FieldError::new(FieldErrorKind::Duplicate, at, kind.into(), ""),
             _ => FieldError::invalid(at, kind.into(), message),
         }
+    }
+
+    /// The message that a rule computes, if it is fit to be shown; `Err` if computing it spent the budget.
+    fn message(&mut self, expression: &Expression, rule: &Rule, spot: Spot<'_>) -> Result<Option<String>, String> {
+        let (cost, answer) = expression.evaluate(spot.value, spot.old, spot.node);
+        if answer == Answer::TooExpensive {
+            self.budget = None;
+            let shown = rule.message_expression.as_deref().unwrap_or_default();
+            let what = "no further validation rules will be run due to call cost exceeds limit for messageExpression";
+            return Err(format!("{what}: {shown:?}"));
+        }
+        if !self.spend(cost) {
+            let stopped = "messageExpression evaluation failed due to running out of cost budget, no further validation \
+                           rules will be run";
+            return Err(stopped.to_owned());
+        }
+        let Answer::Text(text) = answer else { return Ok(None) };
+        let text = text.trim();
+        let fits = !text.is_empty() && text.len() <= MESSAGE_MAX && !text.contains('\n');
+        Ok(fits.then(|| text.to_owned()))
     }
 }
 

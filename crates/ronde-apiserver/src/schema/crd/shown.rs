@@ -13,7 +13,6 @@ enum Kind {
     Number,
     /// Null if it is not set.
     Plain,
-    Struct(&'static [Field]),
     /// Null, or a struct.
     Pointer(&'static [Field]),
     List(&'static [Field]),
@@ -64,9 +63,8 @@ fn write_value(value: Option<&Value>, kind: Kind, out: &mut String) {
         (Kind::Text, None) => out.push_str("\"\""),
         (Kind::Flag, None) => out.push_str("false"),
         (Kind::Number, None) => out.push('0'),
-        (Kind::Struct(fields), None) => write_struct(&Value::Null, fields, out),
         (_, None) => out.push_str("null"),
-        (Kind::Struct(fields) | Kind::Pointer(fields), Some(value)) => write_struct(value, fields, out),
+        (Kind::Pointer(fields), Some(value)) => write_struct(value, fields, out),
         (Kind::List(fields), Some(value)) => write_list(value, |item, out| write_struct(item, fields, out), out),
         (Kind::Map(fields), Some(value)) => write_map(value, |item, out| write_struct(item, fields, out), out),
         (Kind::Schema, Some(value)) => write_struct(value, SCHEMA, out),

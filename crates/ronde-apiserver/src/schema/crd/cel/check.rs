@@ -95,7 +95,7 @@ impl Checker {
                 self.ident(id, &name)
             }
             Kind::Select(select) => {
-                if let Some(of) = self.qualified_type(select) {
+                if let Some(of) = qualified_type(select) {
                     let name = format!("{}.{}", select.operand.qualified_name().unwrap_or_default(), select.field);
                     expr.kind = Kind::Ident(Arc::from(name));
                     of
@@ -128,15 +128,6 @@ impl Checker {
             self.report(id, format!("undeclared reference to '{name}' (in container '')"));
             Type::Error
         })
-    }
-
-    /// `google.protobuf.Duration` and the like are one name, not selections.
-    fn qualified_type(&mut self, select: &Select) -> Option<Type> {
-        if select.test_only {
-            return None;
-        }
-        let name = format!("{}.{}", select.operand.qualified_name()?, select.field);
-        type_named(&name).map(|of| Type::Type(Arc::new(of)))
     }
 
     fn select(&mut self, id: ExprId, select: &mut Select) -> Type {
@@ -265,10 +256,8 @@ impl Checker {
     fn optional_select(&mut self, id: ExprId, call: &mut Call) -> Type {
         self.overloads[id as usize] = vec!["select_optional_field"];
         let [operand, field] = call.args.as_mut_slice() else { return Type::Error };
-        let name = match &field.kind {
-            Kind::Literal(Literal::String(name)) => Arc::clone(name),
-            _ => return Type::Error,
-        };
+        let Kind::Literal(Literal::String(name)) = &field.kind else { return Type::Error };
+        let name = Arc::clone(name);
         self.set(field.id, Type::String);
         let of = self.field(id, operand, &name, true);
         self.substitutions.apply(&of, false)
@@ -390,4 +379,13 @@ fn literal_type(literal: &Literal) -> Type {
         Literal::String(_) => Type::String,
         Literal::Bytes(_) => Type::Bytes,
     }
+}
+
+/// `google.protobuf.Duration` and the like are one name, not selections.
+fn qualified_type(select: &Select) -> Option<Type> {
+    if select.test_only {
+        return None;
+    }
+    let name = format!("{}.{}", select.operand.qualified_name()?, select.field);
+    type_named(&name).map(|of| Type::Type(Arc::new(of)))
 }

@@ -112,6 +112,14 @@ impl Arg<'_> {
     }
 }
 
+/// A call with its arguments estimated.
+struct CallSite<'e> {
+    expr: &'e Expr,
+    function: &'e str,
+    target: Option<Arg<'e>>,
+    args: Vec<Arg<'e>>,
+}
+
 /// What a call costs, and how large its result is if that is known.
 struct Estimate {
     cost: Bounds,
@@ -119,12 +127,12 @@ struct Estimate {
 }
 
 impl Estimate {
-    fn cost(cost: Bounds) -> Option<Self> {
-        Some(Self { cost, size: None })
+    fn cost(cost: Bounds) -> Self {
+        Self { cost, size: None }
     }
 
-    fn sized(cost: Bounds, size: Bounds) -> Option<Self> {
-        Some(Self { cost, size: Some(size) })
+    fn sized(cost: Bounds, size: Bounds) -> Self {
+        Self { cost, size: Some(size) }
     }
 }
 
@@ -258,12 +266,13 @@ impl<'c> Estimator<'c> {
             }
             return cost.add(ONE);
         }
-        let args: Vec<Arg<'_>> = call.args.iter().map(|arg| self.arg(arg)).collect();
+        let args = call.args.iter().map(|arg| self.arg(arg)).collect();
         let target = call.target.as_ref().map(|target| self.arg(target));
+        let at = CallSite { expr, function: &call.function, target, args };
         let mut cost = Bounds { min: u64::MAX, max: 0 };
         let mut size: Option<Bounds> = None;
         for overload in self.checked.overloads_of(expr).to_vec() {
-            let estimate = self.overload(expr, call, overload, target.as_ref(), &args);
+            let estimate = self.overload(&at, overload);
             cost = cost.union(estimate.cost);
             size = match (size, estimate.size) {
                 (Some(before), Some(now)) => Some(before.union(now)),
@@ -285,7 +294,7 @@ impl<'c> Estimator<'c> {
         if let Some(size) = size {
             self.sizes.insert(expr.id, size);
         }
-        target.map_or(cost, |target| cost.add(target.cost))
+        at.target.map_or(cost, |target| cost.add(target.cost))
     }
 
     fn arg<'e>(&mut self, expr: &'e Expr) -> Arg<'e> {
@@ -293,7 +302,8 @@ impl<'c> Estimator<'c> {
         Arg { expr, cost, size: self.size(expr) }
     }
 
-    fn overload(&mut self, expr: &Expr, call: &Call, id: &str, target: Option<&Arg<'_>>, args: &[Arg<'_>]) -> Estimate {
+    fn overload(&mut self, at: &CallSite<'_>, id: &str) -> Estimate {
+        let (expr, args) = (at.expr, at.args.as_slice());
         let args_cost = args.iter().fold(Bounds::default(), |sum, arg| sum.add(arg.cost));
         match (id, args) {
             ("logical_and" | "logical_or", [left, right]) => {
@@ -320,8 +330,8 @@ impl<'c> Estimator<'c> {
         }
         let estimate = self
             .sets(id, args)
-            .or_else(|| self.by_function(call, id, target, args))
-            .or_else(|| by_overload(id, target, args))
+            .or_else(|| self.by_function(at, id))
+            .or_else(|| by_overload(id, at.target.as_ref(), args))
             .unwrap_or(Estimate { cost: ONE, size: None });
         Estimate { cost: estimate.cost.add(args_cost), ..estimate }
     }
@@ -338,13 +348,15 @@ impl<'c> Estimator<'c> {
             _ => return None,
         };
         let [left, right] = args else { return None };
-        Estimate::cost(self.library_size(left).times(self.library_size(right)).scaled(factor).add(ONE))
+        let pairs = self.library_size(left).times(self.library_size(right));
+        Some(Estimate::cost(pairs.scaled(factor).add(ONE)))
     }
 
     /// Functions of the Kubernetes and strings libraries.
-    fn by_function(&self, call: &Call, id: &str, target: Option<&Arg<'_>>, args: &[Arg<'_>]) -> Option<Estimate> {
+    fn by_function(&self, at: &CallSite<'_>, id: &str) -> Option<Estimate> {
+        let args = at.args.as_slice();
         let first = args.first().map(|arg| self.library_size(arg));
-        match (&*call.function, target, first) {
+        Some(match (at.function, at.target.as_ref(), first) {
             ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf", Some(target), _) => {
                 self.list_function(target)
             }
@@ -376,14 +388,14 @@ impl<'c> Estimator<'c> {
                 Estimate::cost(size.scaled(0.1))
             }
             ("ip.isCanonical", _, Some(size)) => Estimate::cost(size.scaled(0.2)),
-            ("containsIP" | "containsCIDR", _, Some(size)) => Estimate::cost(address_cost(&call.function, id, size)),
+            ("containsIP" | "containsCIDR", _, Some(size)) => Estimate::cost(address_cost(at.function, id, size)),
             ("validate", _, Some(size)) => Estimate::cost(size.scaled(0.1).scaled(FORMAT_PATTERN_SIZE * 0.25)),
-            ("_==_", ..) => self.library_equality(args),
-            _ => None,
-        }
+            ("_==_", ..) => return self.library_equality(args),
+            _ => return None,
+        })
     }
 
-    fn list_function(&self, target: &Arg<'_>) -> Option<Estimate> {
+    fn list_function(&self, target: &Arg<'_>) -> Estimate {
         let size = self.library_size(target);
         let Type::List(item) = self.checked.type_of(target.expr) else {
             return Estimate::cost(size.scaled(0.1));
@@ -404,7 +416,7 @@ impl<'c> Estimator<'c> {
         self.schema_size(&path).unwrap_or(UNKNOWN)
     }
 
-    fn join(&self, target: &Arg<'_>, separator: Option<Bounds>) -> Option<Estimate> {
+    fn join(&self, target: &Arg<'_>, separator: Option<Bounds>) -> Estimate {
         let count = self.library_size(target);
         let mut size = Bounds::default();
         if matches!(self.checked.type_of(target.expr), Type::List(_)) {
@@ -429,9 +441,9 @@ impl<'c> Estimator<'c> {
         let max = match l {
             Library::Format => 64,
             Library::Url => right.size.map_or(1, |size| size.max),
-            _ => return Estimate::cost(ONE),
+            _ => return Some(Estimate::cost(ONE)),
         };
-        Estimate::cost(Bounds { min: 1, max }.scaled(0.1))
+        Some(Estimate::cost(Bounds { min: 1, max }.scaled(0.1)))
     }
 
     fn fold(&mut self, expr: &Expr, fold: &Comprehension) -> Bounds {
@@ -503,7 +515,7 @@ impl<'c> Estimator<'c> {
 
 /// Operators and functions of the language itself.
 fn by_overload(id: &str, target: Option<&Arg<'_>>, args: &[Arg<'_>]) -> Option<Estimate> {
-    match (id, target, args) {
+    Some(match (id, target, args) {
         ("string_format", Some(target), _) => Estimate::cost(target.size().scaled(0.1)),
         ("string_to_bytes", _, [arg]) => {
             let size = arg.size();
@@ -540,8 +552,8 @@ fn by_overload(id: &str, target: Option<&Arg<'_>>, args: &[Arg<'_>]) -> Option<E
             let max = left.size().max.min(right.size().max);
             Estimate::cost(Bounds { min: u64::from(max > 0), max }.scaled(0.1))
         }
-        _ => None,
-    }
+        _ => return None,
+    })
 }
 
 /// The size of a text after `replace`.

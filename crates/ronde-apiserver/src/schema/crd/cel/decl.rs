@@ -154,22 +154,6 @@ impl Decl {
         matches!(self.shape, Shape::Map(_))
     }
 
-    /// What rules see of a property.
-    pub(in crate::schema::crd) fn property(&self, name: &str) -> Option<&Decl> {
-        match &self.shape {
-            Shape::Object(fields) => fields.get(&*escape(name)?).map(|decl| &**decl),
-            _ => None,
-        }
-    }
-
-    /// What rules see of the items of a list or the values of a map.
-    pub(in crate::schema::crd) fn inner(&self) -> Option<&Decl> {
-        match &self.shape {
-            Shape::List(inner) | Shape::Map(inner) => Some(inner),
-            _ => None,
-        }
-    }
-
     /// How many such values fit into one request, if nothing else bounds them.
     pub(in crate::schema::crd) fn max_cardinality(&self) -> u64 {
         REQUEST_SIZE_MAX / (self.min_size + 1)

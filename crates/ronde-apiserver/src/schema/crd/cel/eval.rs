@@ -12,7 +12,7 @@ use std::{
 use regex::Regex;
 
 use super::{
-    ast::{ACCUMULATOR, Call, Comprehension, Element, Entry, Expr, ExprId, Kind, Literal, Select},
+    ast::{ACCUMULATOR, Call, Comprehension, Expr, ExprId, Kind, Literal, Select},
     check::Checked,
     library::{Builtin, Search, add, implementation, search},
     meter::{CallCost, Meter},
@@ -125,34 +125,35 @@ impl Program {
 
 /// Whether a node is constant, noting all that are.
 fn fold_constants(expr: &Expr, constants: &mut BTreeSet<ExprId>) -> bool {
+    // Every part is visited, also behind one that is not constant.
+    let mut all = |parts: &mut dyn Iterator<Item = &Expr>| {
+        let mut all = true;
+        for part in parts {
+            all &= fold_constants(part, constants);
+        }
+        all
+    };
     let is_constant = match &expr.kind {
         Kind::Literal(_) => true,
         Kind::Ident(_) | Kind::Struct(_) => false,
         Kind::Select(select) => {
-            fold_constants(&select.operand, constants);
+            all(&mut std::iter::once(&select.operand));
             false
         }
         Kind::Call(call) => {
-            let parts = call.target.iter().chain(&call.args);
-            let all = parts.map(|arg| fold_constants(arg, constants)).fold(true, |all, one| all && one);
             let converts = ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
+            let all = all(&mut call.target.iter().chain(&call.args));
             all && call.target.is_none() && converts.contains(&&*call.function)
         }
         Kind::List(elements) => {
-            let each = |element: &Element| fold_constants(&element.value, constants) && !element.optional;
-            elements.iter().map(each).fold(true, |all, one| all && one)
+            all(&mut elements.iter().map(|element| &element.value)) && !elements.iter().any(|element| element.optional)
         }
         Kind::Map(entries) => {
-            let mut each = |entry: &Entry| {
-                let (key, value) = (fold_constants(&entry.key, constants), fold_constants(&entry.value, constants));
-                key && value && !entry.optional
-            };
-            entries.iter().map(&mut each).fold(true, |all, one| all && one)
+            let all = all(&mut entries.iter().flat_map(|entry| [&entry.key, &entry.value]));
+            all && !entries.iter().any(|entry| entry.optional)
         }
         Kind::Comprehension(fold) => {
-            for part in [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result] {
-                fold_constants(part, constants);
-            }
+            all(&mut [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result].into_iter());
             false
         }
     };
@@ -297,19 +298,10 @@ impl<'a> Machine<'_, 'a> {
     fn select(&mut self, select: &'a Select) -> Eval<Val<'a>> {
         let operand = self.eval_operand(&select.operand)?;
         if select.test_only {
-            return self.has(&operand, &select.field).map(Val::Bool);
+            return has(&operand, &select.field).map(Val::Bool);
         }
         self.meter.charge(IDENT_COST)?;
         field(&operand, &select.field)
-    }
-
-    fn has(&self, operand: &Val<'a>, name: &Arc<str>) -> Eval<bool> {
-        match operand {
-            Val::Map(map) => Ok(map.find(&Key::String(Arc::clone(name)))?.is_some()),
-            Val::Optional(Some(value)) => self.has(value, name),
-            Val::Optional(None) => Ok(false),
-            _ => no_such_overload(),
-        }
     }
 
     fn call(&mut self, expr: &'a Expr, call: &'a Call) -> Eval<Val<'a>> {
@@ -470,10 +462,8 @@ impl<'a> Machine<'_, 'a> {
 
     fn each_key(&mut self, fold: &'a Comprehension, map: &Map<'a>) -> Eval<()> {
         for key in map.keys() {
-            let second = match &fold.second {
-                None => None,
-                Some(_) => Some(map.find(&key).map(|value| value.unwrap_or(Val::Null))),
-            };
+            let value = |_: &_| map.find(&key).map(|value| value.unwrap_or(Val::Null));
+            let second = fold.second.as_ref().map(value);
             if !self.step(fold, Ok(key.val()), second)? {
                 break;
             }
@@ -514,6 +504,16 @@ fn literal_val<'a>(literal: &Literal) -> Val<'a> {
         Literal::Double(value) => Val::Double(*value),
         Literal::String(text) => Val::String(Text::Made(Arc::clone(text))),
         Literal::Bytes(bytes) => Val::Bytes(Arc::clone(bytes)),
+    }
+}
+
+/// `has(operand.name)`
+fn has(operand: &Val<'_>, name: &Arc<str>) -> Eval<bool> {
+    match operand {
+        Val::Map(map) => Ok(map.find(&Key::String(Arc::clone(name)))?.is_some()),
+        Val::Optional(Some(value)) => has(value, name),
+        Val::Optional(None) => Ok(false),
+        _ => no_such_overload(),
     }
 }
 

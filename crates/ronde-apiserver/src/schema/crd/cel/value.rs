@@ -387,8 +387,7 @@ impl<'a> Map<'a> {
 
     fn schema_of(node: Node<'a>, key: &str) -> Option<Node<'a>> {
         match (node.data().properties.get(key), node.data().additional) {
-            (Some(&id), _) => Some(node.at(id)),
-            (None, Additional::Values(id)) => Some(node.at(id)),
+            (Some(&id), _) | (None, Additional::Values(id)) => Some(node.at(id)),
             _ => None,
         }
     }

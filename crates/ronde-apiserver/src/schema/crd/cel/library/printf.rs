@@ -41,9 +41,9 @@ pub(in super::super) fn clauses(template: &str) -> Vec<Result<Piece<'_>, String>
             pieces.push(Ok(Piece::Text(&rest[..at])));
         }
         let after = &rest[at + 1..];
-        if after.starts_with('%') {
+        if let Some(behind) = after.strip_prefix('%') {
             pieces.push(Ok(Piece::Text("%")));
-            rest = &after[1..];
+            rest = behind;
             continue;
         }
         match clause(after) {

@@ -190,7 +190,7 @@ fn to_int<'a>(value: &Val<'a>) -> Eval<Val<'a>> {
         Val::Int(value) => Ok(Val::Int(*value)),
         Val::Uint(value) => int(i64::try_from(*value).ok()),
         // The bounds are excluded on both sides, as in the real server.
-        Val::Double(value) if *value > -9.223_372_036_854_775_8e18 && *value < 9.223_372_036_854_775_8e18 => {
+        Val::Double(value) if value.abs() < 9_223_372_036_854_775_808.0 => {
             #[expect(clippy::cast_possible_truncation, reason = "checked to fit; conversion drops the fraction")]
             let whole = *value as i64;
             Ok(Val::Int(whole))
