@@ -1,9 +1,6 @@
 //! The state that all handlers and loops share: the store, what is served, the time, the keys.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 use parking_lot::RwLock;
 use serde_json::Value;
@@ -37,7 +34,6 @@ struct Inner {
     stopping: CancellationToken,
     /// Replaced as a whole by [`Api::refresh`], and only there.
     registry: RwLock<Arc<Registry>>,
-    serial: AtomicU64,
     /// Held while a service's addresses are chosen and stored.
     addresses: Arc<Mutex<()>>,
 }
@@ -50,7 +46,7 @@ impl Api {
         ca_pem: Option<String>,
         admission: Vec<Arc<dyn Admission>>,
     ) -> Self {
-        let registry = RwLock::new(Arc::new(Registry::new(&[], 0)));
+        let registry = RwLock::new(Arc::new(Registry::new(&[])));
         let inner = Inner {
             store,
             world,
@@ -59,7 +55,6 @@ impl Api {
             admission,
             stopping: CancellationToken::new(),
             registry,
-            serial: AtomicU64::new(0),
             addresses: Arc::default(),
         };
         let api = Self(Arc::new(inner));
@@ -109,8 +104,7 @@ impl Api {
         let mut registry = self.0.registry.write();
         let page = self.store().list(CRDS, &Range::default()).expect("the newest revision is always there");
         let crds: Vec<_> = page.objects.iter().map(|object| (object.value(), object.revision)).collect();
-        let serial = self.0.serial.fetch_add(1, Ordering::Relaxed);
-        *registry = Arc::new(Registry::new(&crds, serial));
+        *registry = Arc::new(Registry::new(&crds));
     }
 
     /// # Errors

@@ -70,7 +70,7 @@ impl Identity {
 
 /// Returns what is in a file; makes it, readable for us alone, if there is none.
 fn keep(path: &Path, make: impl FnOnce() -> Result<String, IdentityError>) -> Result<String, IdentityError> {
-    match std::fs::read_to_string(path) {
+    match fs_err::read_to_string(path) {
         Ok(text) => return Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(source) => return Err(IdentityError::Read { path: path.to_owned(), source }),
@@ -82,7 +82,7 @@ fn keep(path: &Path, make: impl FnOnce() -> Result<String, IdentityError>) -> Re
         let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        std::fs::rename(&beside, path)
+        fs_err::rename(&beside, path)
     };
     write().map_err(|source| IdentityError::Write { path: path.to_owned(), source })?;
     Ok(text)

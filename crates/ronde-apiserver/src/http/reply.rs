@@ -201,6 +201,17 @@ pub fn warn(reply: &mut Reply, warnings: &[String]) {
     }
 }
 
+/// Puts a warning before those that are there.
+pub fn warn_first(reply: &mut Reply, warning: Option<String>) {
+    let Some(warning) = warning else { return };
+    let others: Vec<HeaderValue> = reply.headers().get_all(header::WARNING).iter().cloned().collect();
+    reply.headers_mut().remove(header::WARNING);
+    warn(reply, &[warning]);
+    for other in others {
+        reply.headers_mut().append(header::WARNING, other);
+    }
+}
+
 pub fn error(error: &ApiError) -> Reply {
     let status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut reply = json_bytes(status, error.status().to_string().into_bytes());

@@ -16,11 +16,9 @@ use super::{
 };
 use crate::{
     api::Api,
-    error::ApiError,
+    error::{ApiError, Subject},
     verbs::{Call, Shown, body::decode_as, delete::DeleteOptions, filter::Filter, list, meta, review, watch},
 };
-
-const ENDPOINTS_DEPRECATED: &str = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
 
 /// Answers every request that is not for a document.
 pub async fn handle(State(api): State<Api>, request: Request) -> Reply {
@@ -32,15 +30,20 @@ pub async fn handle(State(api): State<Api>, request: Request) -> Reply {
     if !api.registry().has_group(&target.group) && !review::has_group(&target.group) {
         return page_not_found();
     }
-    let deprecated = target.group.is_empty() && target.plural == "endpoints";
+    let registry = api.registry();
+    let resource = registry.find(&target.group, &target.version, &target.plural);
+    // Groups of custom resources have no handler of their own for what they do not serve.
+    let misplaced = resource.is_none_or(|resource| !resource.info.namespaced && !target.namespace.is_empty());
+    if misplaced && registry.is_custom_group(&target.group) {
+        return page_not_found();
+    }
+    let deprecation = resource.and_then(|resource| resource.deprecation()).map(str::to_owned);
     let answer = match Asked::read(request).await {
         Ok(asked) => dispatch(api, &method, target, &asked).await,
         Err(error) => Err(error),
     };
     let mut answer = answer.unwrap_or_else(|error| reply::error(&error));
-    if deprecated {
-        reply::warn(&mut answer, &[ENDPOINTS_DEPRECATED.to_owned()]);
-    }
+    reply::warn_first(&mut answer, deprecation);
     answer
 }
 
@@ -70,8 +73,12 @@ fn find(api: Api, target: Target, asked: &Asked) -> Result<Call, ApiError> {
     let in_namespace = !target.namespace.is_empty();
     let misplaced = if resource.info.namespaced { !in_namespace && !target.name.is_empty() } else { in_namespace };
     let unknown = !target.subresource.is_empty() && resource.info.subresource(&target.subresource).is_none();
-    if misplaced || unknown {
+    if misplaced || (unknown && !resource.is_custom()) {
         return Err(no_such_resource());
+    }
+    if unknown {
+        let info = &resource.info;
+        return Err(ApiError::not_found(Subject { group: &info.group, what: &info.plural, name: &target.name }));
     }
     Ok(Call { api, resource, target, user: asked.user.clone(), options: WriteOptions::default() })
 }

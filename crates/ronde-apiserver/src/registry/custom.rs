@@ -4,8 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{Resource, Shape};
 use crate::{
-    discovery::{ResourceInfo, SubresourceInfo},
-    error::ApiError,
+    discovery::{ResourceInfo, SubresourceInfo, priority},
     kinds::{errors::Errors, meta as kinds_meta},
     names,
     schema::{
@@ -27,8 +26,14 @@ pub struct Custom {
     /// `openAPIV3Schema` as it stands in the CRD.
     pub openapi: Option<Value>,
     pub scale: Option<ScalePaths>,
+    /// What clients of this version are told, if it is deprecated.
+    pub deprecation: Option<String>,
+    /// The CRD is being deleted: nothing new is created.
+    pub is_terminating: bool,
     has_status: bool,
     schema: Compiled,
+    /// The schema of the version that objects are stored in, if that is another one.
+    storage: Option<Compiled>,
 }
 
 /// Where the scale of a custom resource is in its objects.
@@ -43,7 +48,7 @@ const CHANGE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// Returns the resources that a CRD defines: one for each served version.
 pub fn resources(crd: &Value, revision: Revision) -> Vec<Resource> {
-    let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
+    let versions = items(&crd["spec"]["versions"]);
     versions.filter(|version| version["served"] == true).map(|version| resource(crd, version, revision)).collect()
 }
 
@@ -52,8 +57,13 @@ fn resource(crd: &Value, version: &Value, revision: Revision) -> Resource {
     let schema = crd::load(&openapi);
     let scale = scale_paths(&version["subresources"]["scale"]);
     let has_status = version["subresources"].get("status").is_some_and(Value::is_object);
+    let is_storage = version["storage"] == true;
+    let storage = items(&crd["spec"]["versions"]).find(|version| version["storage"] == true);
     let custom = Custom {
-        is_storage: version["storage"] == true,
+        deprecation: deprecation(crd, version),
+        is_terminating: meta::is_deleting(crd),
+        storage: storage.filter(|_| !is_storage).map(|version| crd::load(&version["schema"]["openAPIV3Schema"])),
+        is_storage,
         since: revision,
         has_defaults: has_default(&openapi),
         printer_columns: version["additionalPrinterColumns"].as_array().cloned().unwrap_or_default(),
@@ -62,7 +72,7 @@ fn resource(crd: &Value, version: &Value, revision: Revision) -> Resource {
         has_status,
         schema,
     };
-    let selectable = version["selectableFields"].as_array().into_iter().flatten();
+    let selectable = items(&version["selectableFields"]);
     let selectable =
         selectable.filter_map(|field| Some(field["jsonPath"].as_str()?.trim_start_matches('.').to_owned()));
     let info = info(crd, version, &custom);
@@ -104,6 +114,31 @@ fn info(crd: &Value, version: &Value, custom: &Custom) -> ResourceInfo {
     }
 }
 
+/// The warning that a deprecated version gives: its own words, or which version to use instead.
+fn deprecation(crd: &Value, version: &Value) -> Option<String> {
+    if version["deprecated"] != true {
+        return None;
+    }
+    if let Some(text) = version["deprecationWarning"].as_str() {
+        return Some(text.to_owned());
+    }
+    let name = |version: &Value| version["name"].as_str().unwrap_or_default().to_owned();
+    let (group, kind) = (&crd["spec"]["group"], &crd["spec"]["names"]["kind"]);
+    let (group, kind) = (group.as_str().unwrap_or_default(), kind.as_str().unwrap_or_default());
+    let mut better: Vec<String> = items(&crd["spec"]["versions"])
+        .filter(|other| other["served"] == true && other["deprecated"] != true)
+        .map(name)
+        .filter(|other| priority(other) > priority(&name(version)))
+        .collect();
+    better.sort_by(|a, b| priority(b).cmp(&priority(a)));
+    let instead = better.first().map_or_else(String::new, |best| format!("; use {group}/{best} {kind}"));
+    Some(format!("{group}/{} {kind} is deprecated{instead}", name(version)))
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
 fn scale_paths(scale: &Value) -> Option<ScalePaths> {
     let text = |field: &str| scale[field].as_str().map(str::to_owned);
     Some(ScalePaths {
@@ -126,11 +161,26 @@ impl Custom {
         self.schema.node()
     }
 
+    /// Returns an object as its storage version has it: what that version does not know goes, its defaults come.
+    pub fn to_stored(&self, mut value: Value) -> Value {
+        if let Some(storage) = &self.storage {
+            crd::prune(&mut value, storage.node());
+            crd::default(&mut value, storage.node());
+        }
+        value
+    }
+
+    /// Brings a stored object into the form of this version.
+    pub fn from_stored(&self, value: &mut Value) {
+        crd::prune(value, self.schema());
+        self.default(value);
+    }
+
     /// Drops what the schema does not know and returns it, for warnings.
     ///
     /// # Errors
-    /// If the metadata is not of its type.
-    pub fn conform(&self, value: &mut Value) -> Result<Vec<String>, ApiError> {
+    /// If the metadata is not of its type: why.
+    pub fn conform(&self, value: &mut Value) -> Result<Vec<String>, String> {
         let mut unknown = conform_metadata(value)?;
         unknown.extend(crd::prune(value, self.schema()).iter().map(|path| format!("unknown field \"{path}\"")));
         Ok(unknown)
@@ -191,10 +241,10 @@ impl Custom {
 }
 
 /// The metadata of a custom resource is that of any other object.
-fn conform_metadata(value: &mut Value) -> Result<Vec<String>, ApiError> {
+fn conform_metadata(value: &mut Value) -> Result<Vec<String>, String> {
     let node = builtin::root("", "v1", "ConfigMap").and_then(|node| node.field("metadata"));
     let (Some(metadata), Some(node)) = (value.get_mut("metadata"), node) else { return Ok(Vec::new()) };
-    let unknown = strict::decode(metadata, node).map_err(|strict::Undecodable(why)| ApiError::bad_request(why))?;
+    let unknown = strict::decode(metadata, node).map_err(|strict::Undecodable(why)| why)?;
     Ok(unknown.iter().map(|text| text.replacen("unknown field \"", "unknown field \"metadata.", 1)).collect())
 }
 

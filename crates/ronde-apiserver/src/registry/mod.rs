@@ -11,17 +11,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 
-pub use self::{
-    custom::Custom,
-    resource::{Resource, Shape},
-};
+pub use self::resource::{Resource, Shape};
 use crate::{discovery::ResourceInfo, store::Revision};
 
 /// All resources that are served.
 pub struct Registry {
     resources: BTreeMap<(String, String, String), Arc<Resource>>,
-    /// Changes with every new registry; documents made from one carry it.
-    pub serial: u64,
 }
 
 /// A stored CRD and the revision it was last written at.
@@ -29,11 +24,11 @@ pub type StoredCrd = (Value, Revision);
 
 impl Registry {
     /// Builds the registry of the built-in kinds and these CRDs.
-    pub fn new(crds: &[StoredCrd], serial: u64) -> Self {
+    pub fn new(crds: &[StoredCrd]) -> Self {
         let custom = crds.iter().flat_map(|(crd, revision)| custom::resources(crd, *revision));
         let all = builtin::resources().into_iter().chain(custom);
         let path = |info: &ResourceInfo| (info.group.to_string(), info.version.to_string(), info.plural.to_string());
-        Self { resources: all.map(|resource| (path(&resource.info), Arc::new(resource))).collect(), serial }
+        Self { resources: all.map(|resource| (path(&resource.info), Arc::new(resource))).collect() }
     }
 
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
@@ -53,8 +48,10 @@ impl Registry {
         self.all().any(|resource| resource.info.group == group)
     }
 
-    pub fn has_version(&self, group: &str, version: &str) -> bool {
-        self.all().any(|resource| resource.info.group == group && resource.info.version == version)
+    /// Whether a group has nothing but custom resources.
+    pub fn is_custom_group(&self, group: &str) -> bool {
+        let mut resources = self.all().filter(|resource| resource.info.group == group).peekable();
+        resources.peek().is_some() && resources.all(|resource| resource.is_custom())
     }
 
     /// Returns one resource for each collection in the store: the version it is stored in.

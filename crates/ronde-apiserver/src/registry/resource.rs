@@ -31,6 +31,8 @@ pub struct Resource {
     empty: OnceLock<Value>,
 }
 
+const ENDPOINTS_DEPRECATED: &str = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+
 /// Where the rules of a resource come from.
 pub enum Shape {
     Builtin(&'static Rules),
@@ -65,6 +67,14 @@ impl Resource {
         }
     }
 
+    /// What clients are told that use this resource, if it is on its way out.
+    pub fn deprecation(&self) -> Option<&str> {
+        match &self.shape {
+            Shape::Custom(custom) => custom.deprecation.as_deref(),
+            Shape::Builtin(_) | Shape::Event(_) => self.is_core("Endpoints").then_some(ENDPOINTS_DEPRECATED),
+        }
+    }
+
     pub fn is_core(&self, kind: &str) -> bool {
         self.info.group.is_empty() && self.info.kind == kind
     }
@@ -91,7 +101,7 @@ impl Resource {
         match &self.shape {
             Shape::Builtin(_) => true,
             Shape::Event(_) => false,
-            Shape::Custom(custom) => !custom.has_defaults || object.revision >= custom.since,
+            Shape::Custom(custom) => custom.is_storage && (!custom.has_defaults || object.revision >= custom.since),
         }
     }
 
@@ -103,8 +113,10 @@ impl Resource {
         }
         value["apiVersion"] = self.info.api_version().into();
         value["kind"] = self.info.kind.as_str().into();
-        if !self.serves_raw(object) {
-            self.default(&mut value);
+        if let Shape::Custom(custom) = &self.shape
+            && !self.serves_raw(object)
+        {
+            custom.from_stored(&mut value);
         }
         value
     }
@@ -112,7 +124,11 @@ impl Resource {
     /// Returns an object of this resource as it is stored.
     pub fn to_stored(&self, value: Value) -> Value {
         let value = self.filled(value);
-        if matches!(self.shape, Shape::Event(_)) { events::to_core(value) } else { value }
+        match &self.shape {
+            Shape::Builtin(_) => value,
+            Shape::Event(_) => events::to_core(value),
+            Shape::Custom(custom) => custom.to_stored(value),
+        }
     }
 
     /// Adds the empty fields that the real server always shows.
@@ -150,7 +166,9 @@ impl Resource {
     /// If a field has the wrong type.
     pub fn conform(&self, value: &mut Value) -> Result<Vec<String>, ApiError> {
         match &self.shape {
-            Shape::Custom(custom) => custom.conform(value),
+            Shape::Custom(custom) => custom
+                .conform(value)
+                .map_err(|why| strict::Undecodable(why).bad_request(&self.info.version, &self.info.kind)),
             Shape::Builtin(_) | Shape::Event(_) => {
                 value["apiVersion"] = self.info.api_version().into();
                 value["kind"] = self.info.kind.as_str().into();

@@ -3,7 +3,7 @@
 //! [`Disk::write`] is the only write and it is atomic and synced: either all changes of a batch are in the file when it
 //! returns, or none is. Only current objects are kept, so the file does not grow with the number of updates.
 
-use std::path::Path;
+use std::{os::unix::fs::OpenOptionsExt as _, path::Path};
 
 use bytes::Bytes;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
@@ -46,7 +46,13 @@ pub(super) type Row<'a> = (&'a Key, Option<&'a [u8]>);
 impl Disk {
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
         let shown = path.display().to_string();
-        let opened = Database::builder().set_cache_size(CACHE_BYTES).create(path);
+        let broken =
+            |source: std::io::Error| OpenError::Open { path: path.display().to_string(), source: source.into() };
+        // It holds secrets, so it is ours alone from the first byte on.
+        let mut options = std::fs::OpenOptions::new();
+        let file =
+            options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(broken)?;
+        let opened = Database::builder().set_cache_size(CACHE_BYTES).create_file(file);
         let database = opened.map_err(|error| match error {
             redb::DatabaseError::DatabaseAlreadyOpen => OpenError::InUse(shown),
             source => OpenError::Open { path: shown, source },

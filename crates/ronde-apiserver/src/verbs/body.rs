@@ -21,6 +21,15 @@ impl Call {
     pub fn decode(&self, content_type: &str, body: &Bytes) -> Result<Body, ApiError> {
         let schema = (!self.resource.is_custom()).then(|| self.resource.schema());
         let decoded = decode::decode(content_type, body, &self.resource.info.kind, schema)?;
+        if self.resource.is_custom() && decoded.value["kind"].as_str().is_none_or(str::is_empty) {
+            let text = String::from_utf8_lossy(body);
+            let kind = &self.resource.info.kind;
+            let why = format!("Object 'Kind' is missing in '{text}'");
+            let shown: String = text.chars().take(30).collect();
+            return Err(ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
+            )));
+        }
         self.check_type(&decoded.value)?;
         Ok(Body { value: decoded.value, problems: decoded.problems })
     }

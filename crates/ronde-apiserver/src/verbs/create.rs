@@ -46,7 +46,7 @@ impl Call {
     /// Everything between a conforming object and the store.
     fn prepare_new(&self, value: &mut Value) -> Result<Vec<String>, ApiError> {
         self.begin_life(value);
-        self.check_namespace()?;
+        self.check_open()?;
         let mut warnings = self.admit(value, None)?;
         self.resource.prepare_create(value, &self.api.world().now_text());
         self.admit_builtin(value)?;
@@ -112,7 +112,7 @@ impl Call {
     /// If the object names another one.
     pub fn place(&self, value: &mut Value) -> Result<(), ApiError> {
         let named = meta::text(value, "namespace");
-        if !named.is_empty() && named != self.target.namespace {
+        if self.resource.info.namespaced && !named.is_empty() && named != self.target.namespace {
             let why = "the namespace of the provided object does not match the namespace sent on the request";
             return Err(ApiError::bad_request(why));
         }
@@ -132,8 +132,12 @@ impl Call {
         }
     }
 
-    /// Nothing is created in a namespace that is missing or on its way out.
-    fn check_namespace(&self) -> Result<(), ApiError> {
+    /// Nothing is created in a namespace that is missing or on its way out, nor of a kind that is.
+    fn check_open(&self) -> Result<(), ApiError> {
+        if self.resource.custom().is_some_and(|custom| custom.is_terminating) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(ApiError::forbidden(self.subject(), why));
+        }
         if !self.resource.info.namespaced {
             return Ok(());
         }

@@ -183,6 +183,11 @@ impl Call {
         if self.resource.is_core("Namespace") {
             new["status"]["phase"] = "Terminating".into();
         }
+        if *self.resource.collection == *CRDS
+            && let Some(conditions) = new["status"]["conditions"].as_array_mut()
+        {
+            conditions.push(crds::terminating(&self.api.world().now_text()));
+        }
     }
 
     fn grace(&self, old: &Value, options: &DeleteOptions) -> i64 {

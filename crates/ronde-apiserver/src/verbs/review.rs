@@ -39,7 +39,7 @@ pub fn find(target: &Target) -> Option<Review> {
     (row.3 != target.namespace.is_empty()).then_some(row.4)
 }
 
-/// Returns the reviews as discovery lists them.
+/// Returns what is never stored, as discovery lists it: the reviews, and the older form of bindings.
 pub fn infos() -> Vec<ResourceInfo> {
     let info = |(group, plural, kind, namespaced, _): &(&str, &str, &str, bool, Review)| ResourceInfo {
         group: (*group).to_owned(),
@@ -53,7 +53,8 @@ pub fn infos() -> Vec<ResourceInfo> {
         verbs: vec!["create"],
         subresources: Vec::new(),
     };
-    TABLE.iter().map(info).collect()
+    let binding = ("", "bindings", "Binding", true, Review::Access);
+    TABLE.iter().chain([&binding]).map(info).collect()
 }
 
 /// Answers a review.
