@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use ronde_e2e::{Case, cases, known_differences};
+use ronde_e2e::{Case, SuiteError, cases, known_differences};
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -31,6 +31,11 @@ enum Verb {
     },
     /// Runs scenarios and compares the transcripts with the recordings.
     Check {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Runs scenarios on a real server and tells whether the recordings are current.
+    Verify {
         #[command(flatten)]
         target: Target,
     },
@@ -73,7 +78,8 @@ async fn run(arguments: Arguments) -> Result<bool, AnyError> {
     let all = cases(&arguments.suite)?;
     match arguments.verb {
         Verb::Record { target } => record(&target, &all).await,
-        Verb::Check { target } => check(&target, &all).await,
+        Verb::Check { target } => compare(&target, &all, async |case, client| case.check(client).await).await,
+        Verb::Verify { target } => compare(&target, &all, async |case, client| case.verify(client).await).await,
         Verb::Show { target } => show(&target, &all).await,
         Verb::Differences => write_differences(&arguments.suite, &all),
     }
@@ -99,12 +105,16 @@ fn did_not_work(block: &str) -> bool {
     block.lines().any(|line| line.starts_with("failed"))
 }
 
-async fn check(target: &Target, all: &[Case]) -> Result<bool, AnyError> {
+async fn compare(
+    target: &Target,
+    all: &[Case],
+    wrong_in: impl AsyncFn(&Case, &kube::Client) -> Result<Vec<String>, SuiteError>,
+) -> Result<bool, AnyError> {
     let client = target.client().await?;
     let (mut passed, mut failed) = (0, 0);
     let mut out = io::stdout().lock();
     for case in target.select(all) {
-        let wrong = case.check(&client).await?;
+        let wrong = wrong_in(case, &client).await?;
         if wrong.is_empty() {
             passed += 1;
             writeln!(out, "ok: {}", case.name)?;

@@ -24,6 +24,8 @@ const WAIT_PAUSE: Duration = Duration::from_millis(50);
 const ANSWER: Duration = Duration::from_secs(30);
 /// Becomes the field manager of requests that name none.
 const USER_AGENT: &str = "ronde-e2e/1.0";
+/// An answer in YAML is shown as one in JSON, because writers of YAML differ in quotes and order.
+const YAML: &str = "application/yaml";
 const HEADERS_SHOWN: [&str; 3] = ["warning", "retry-after", "allow"];
 
 /// Runs a scenario in a fresh namespace and returns its transcript.
@@ -62,7 +64,7 @@ struct Answer {
     status: StatusCode,
     headers: HeaderMap,
     text: String,
-    /// The text, when it is JSON.
+    /// The text, when it is JSON or YAML.
     body: Option<Value>,
 }
 
@@ -193,6 +195,9 @@ impl<'c> Run<'c> {
 
     fn show(&mut self, answer: &Answer, options: &Options) -> String {
         let mut shown = format!("{}\n", answer.status);
+        if answer.headers.get(header::CONTENT_TYPE).is_some_and(|value| value == YAML) {
+            let _ = writeln!(shown, "content-type: {YAML}");
+        }
         for name in HEADERS_SHOWN {
             for value in answer.headers.get_all(name) {
                 let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
@@ -287,7 +292,8 @@ impl Answer {
         let (head, body) = response.into_parts();
         let bytes = body.collect_bytes().await.map_err(|e| e.to_string())?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let body = serde_json::from_str(&text).ok();
+        let is_yaml = head.headers.get(header::CONTENT_TYPE).is_some_and(|value| value == YAML);
+        let body = if is_yaml { serde_saphyr::from_str(&text).ok() } else { serde_json::from_str(&text).ok() };
         Ok(Answer { status: head.status, headers: head.headers, text, body })
     }
 }

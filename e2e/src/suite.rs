@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{ParseError, Scenario, Transcript, run_scenario};
+use crate::{ParseError, Scenario, Transcript, run_scenario, transcript::differences};
 
 /// A scenario file.
 #[derive(Clone, Debug)]
@@ -87,11 +87,20 @@ impl Case {
     ///
     /// When the file is malformed.
     pub async fn check(&self, client: &kube::Client) -> Result<Vec<String>, SuiteError> {
-        let Some(recording) = self.recording() else {
-            return Ok(vec!["there is no recording; run `ronde-e2e record`".into()]);
-        };
+        let Some(recording) = self.recording() else { return Ok(vec![NO_RECORDING.into()]) };
         let transcript = self.run(client).await?;
         Ok(transcript.compare(&recording, &self.scenario()?))
+    }
+
+    /// Runs the scenario on a server such as the one it was recorded from and returns what is not
+    /// as recorded, whether marked as a difference or not.
+    ///
+    /// # Errors
+    ///
+    /// When the file is malformed.
+    pub async fn verify(&self, client: &kube::Client) -> Result<Vec<String>, SuiteError> {
+        let Some(recording) = self.recording() else { return Ok(vec![NO_RECORDING.into()]) };
+        Ok(differences(&recording, &self.run(client).await?))
     }
 
     /// Returns what is wrong with the recording itself: missing, of other steps, or of a run in
@@ -118,6 +127,8 @@ impl Case {
         self.path.with_extension("expected")
     }
 }
+
+const NO_RECORDING: &str = "there is no recording; run `ronde-e2e record`";
 
 fn request_line(block: &str) -> &str {
     let is_request = |line: &&str| !line.starts_with('#') && !line.starts_with("failed before");

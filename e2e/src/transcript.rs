@@ -26,7 +26,7 @@ impl Transcript {
     pub fn compare(&self, expected: &Transcript, scenario: &Scenario) -> Vec<String> {
         let steps: Vec<_> = scenario.steps.iter().filter(|step| !step.options.quiet).collect();
         if expected.blocks.len() != steps.len() {
-            return vec!["the recording has other steps than the scenario; record it again".into()];
+            return vec![OTHER_STEPS.into()];
         }
         let mut wrong = Vec::new();
         for ((step, expected), ours) in steps.iter().zip(&expected.blocks).zip(&self.blocks) {
@@ -41,6 +41,18 @@ impl Transcript {
         wrong
     }
 }
+
+/// Returns where two runs on servers of one kind differ, marked or not.
+#[must_use]
+pub fn differences(expected: &Transcript, found: &Transcript) -> Vec<String> {
+    if expected.blocks.len() != found.blocks.len() {
+        return vec![OTHER_STEPS.into()];
+    }
+    let pairs = expected.blocks.iter().zip(&found.blocks);
+    pairs.filter(|(expected, found)| expected != found).map(|(expected, found)| diff(expected, found)).collect()
+}
+
+const OTHER_STEPS: &str = "the recording has other steps than the scenario; record it again";
 
 impl fmt::Display for Transcript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     runtime::{Controller, WatchStreamExt as _, controller::Action, reflector, watcher},
 };
 use ronde_apiserver::{Apiserver, world::World};
@@ -25,6 +25,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 const HOURS: u64 = 6;
+const MINUTES: usize = 6 * 60;
 
 /// A world whose time is tokio's, from a fixed start, and whose chance is a counter.
 fn simulated() -> World {
@@ -49,7 +50,7 @@ async fn cluster() -> anyhow::Result<(Apiserver, Client)> {
 async fn tick(map: Arc<ConfigMap>, api: Arc<Api<ConfigMap>>) -> Result<Action, kube::Error> {
     let ticks: usize = map.annotations().get("ticks").and_then(|text| text.parse().ok()).unwrap_or(0);
     let patch = json!({"metadata": {"annotations": {"ticks": (ticks + 1).to_string()}}});
-    if ticks < 60 * HOURS as usize {
+    if ticks < MINUTES {
         api.patch(&map.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
     }
     Ok(Action::await_change())
@@ -79,7 +80,7 @@ async fn a_controller_keeps_its_pace_for_hours() -> anyhow::Result<()> {
     let start = Instant::now();
     tokio::time::sleep(Duration::from_secs(HOURS * 3600 + 600)).await;
     let ticks: usize = maps.get("clock").await?.annotations()["ticks"].parse()?;
-    assert_eq!(ticks, 60 * HOURS as usize, "a tick a minute for {HOURS} hours");
+    assert_eq!(ticks, MINUTES, "a tick a minute for {HOURS} hours");
     assert!(start.elapsed() >= Duration::from_secs(HOURS * 3600));
     assert!(reconciled.load(Ordering::Relaxed) >= ticks);
     running.abort();
@@ -113,7 +114,7 @@ async fn a_reflector_sees_exactly_what_is_there() -> anyhow::Result<()> {
         tokio::time::sleep(Duration::from_secs(60)).await;
     }
     let version = |pod: &Pod| (pod.name_any(), pod.resource_version().unwrap_or_default());
-    let listed: BTreeSet<_> = pods.list(&Default::default()).await?.iter().map(version).collect();
+    let listed: BTreeSet<_> = pods.list(&ListParams::default()).await?.iter().map(version).collect();
     let reflected: BTreeSet<_> = reader.state().iter().map(|pod| version(pod)).collect();
     assert_eq!(reflected, listed);
     assert!(!listed.is_empty());

@@ -22,6 +22,7 @@ fn key(name: &str) -> Key {
 
 /// The child: eight writers on keys of their own, each acknowledged write noted in a file.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the parent tells its child through the environment where to write")]
 fn child() -> anyhow::Result<()> {
     let Some(folder) = std::env::var_os(FOLDER) else { return Ok(()) };
     let folder = Path::new(&folder);
@@ -44,7 +45,7 @@ async fn write(store: Store, folder: std::path::PathBuf, writer: usize) -> anyho
         let number = current.as_ref().map_or(0, |object| object.value()["data"]["first"].as_u64().unwrap_or(0) + 1);
         let value = json!({
             "metadata": {"name": name, "namespace": "default"},
-            "data": {"first": number, "filler": "x".repeat(number as usize * 131 % 9000), "last": number},
+            "data": {"first": number, "filler": "x".repeat(usize::try_from(number)? * 131 % 9000), "last": number},
         });
         let expect = current.map_or(Expect::Absent, |object| Expect::Revision(object.revision));
         let written =
@@ -70,13 +71,13 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() -> anyhow::Result<(
         child.wait()?;
         check(folder.path())?;
     }
-    let notes = std::fs::read_to_string(folder.path().join("acknowledged"))?;
+    let notes = fs_err::read_to_string(folder.path().join("acknowledged"))?;
     anyhow::ensure!(notes.lines().count() > 200, "the child hardly wrote: the test shows nothing");
     Ok(())
 }
 
 fn check(folder: &Path) -> anyhow::Result<()> {
-    let notes = std::fs::read_to_string(folder.join("acknowledged")).unwrap_or_default();
+    let notes = fs_err::read_to_string(folder.join("acknowledged")).unwrap_or_default();
     let mut newest: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     // The last line may be cut off: what was not noted whole is not claimed.
     for line in notes.split_inclusive('\n').filter(|line| line.ends_with('\n')) {

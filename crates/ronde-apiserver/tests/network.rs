@@ -109,7 +109,7 @@ async fn a_service_account_token_is_good_as_long_as_its_account() -> anyhow::Res
 async fn secrets_on_disk_are_ours_alone() -> anyhow::Result<()> {
     let server = Running::start().await?;
     for name in ["admin.token", "ca.key", "tokens.key"] {
-        let mode = std::fs::metadata(server.folder.path().join(name))?.permissions().mode();
+        let mode = fs_err::metadata(server.folder.path().join(name))?.permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
     Ok(())
@@ -203,6 +203,6 @@ async fn a_watcher_that_never_reads_holds_nobody_up() -> anyhow::Result<()> {
 
 fn resident_bytes() -> anyhow::Result<usize> {
     let pages: usize =
-        std::fs::read_to_string("/proc/self/statm")?.split_whitespace().nth(1).context("no size")?.parse()?;
+        fs_err::read_to_string("/proc/self/statm")?.split_whitespace().nth(1).context("no size")?.parse()?;
     Ok(pages * 4096)
 }

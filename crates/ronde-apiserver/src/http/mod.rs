@@ -97,7 +97,7 @@ impl Asked {
 
 fn is_length_limit(error: &axum::Error) -> bool {
     let source = std::error::Error::source(error);
-    source.is_some_and(|source| source.is::<http_body_util::LengthLimitError>())
+    source.is_some_and(<(dyn std::error::Error + 'static)>::is::<http_body_util::LengthLimitError>)
 }
 
 /// The answer to a path that leads nowhere, as Go's HTTP server words it.

@@ -129,9 +129,11 @@ impl ListOptions {
 }
 
 fn version_rule(query: &Query) -> Result<VersionRule, ApiError> {
-    let revision = parse_revision(query.get("resourceVersion")).map_err(|error| match query.flag("watch") {
-        true => ApiError::new(500, "", error.message),
-        false => ApiError::bad_request(format!("invalid resource version: {}", error.message)),
+    let revision = parse_revision(query.get("resourceVersion")).map_err(|error| {
+        if query.flag("watch") {
+            return ApiError::new(500, "", error.message);
+        }
+        ApiError::bad_request(format!("invalid resource version: {}", error.message))
     })?;
     Ok(match (revision, query.get("resourceVersionMatch")) {
         (None | Some(0), _) => VersionRule::Any,

@@ -86,7 +86,7 @@ fn find(api: Api, target: Target, asked: &Asked) -> Result<Call, ApiError> {
 async fn on_collection(mut call: Call, method: &Method, asked: &Asked) -> Result<Reply, ApiError> {
     match *method {
         Method::GET => read_many(call, asked).await,
-        Method::POST if call.resource.info.namespaced == !call.target.namespace.is_empty() => {
+        Method::POST if call.resource.info.namespaced != call.target.namespace.is_empty() => {
             call.options = WriteOptions::parse(&asked.query, "CreateOptions")?;
             let encoder = encoder(&call, asked)?;
             let body = call.decode(asked.content_type(), &asked.body)?;

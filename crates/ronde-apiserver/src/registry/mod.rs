@@ -27,7 +27,7 @@ impl Registry {
     pub fn new(crds: &[StoredCrd]) -> Self {
         let custom = crds.iter().flat_map(|(crd, revision)| custom::resources(crd, *revision));
         let all = builtin::resources().into_iter().chain(custom);
-        let path = |info: &ResourceInfo| (info.group.to_string(), info.version.to_string(), info.plural.to_string());
+        let path = |info: &ResourceInfo| (info.group.clone(), info.version.clone(), info.plural.clone());
         Self { resources: all.map(|resource| (path(&resource.info), Arc::new(resource))).collect() }
     }
 

@@ -49,7 +49,7 @@ impl Resource {
         };
         let collection = match &shape {
             Shape::Event(_) => "events".to_owned(),
-            _ if info.group.is_empty() => info.plural.to_string(),
+            _ if info.group.is_empty() => info.plural.clone(),
             _ => format!("{}.{}", info.plural, info.group),
         };
         let head = format!(r#"{{"apiVersion":"{}","kind":"{}","#, info.api_version(), info.kind);

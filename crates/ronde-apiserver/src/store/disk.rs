@@ -11,8 +11,8 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinitio
 use super::object::{Damaged, Key, Object, Place, Revision};
 
 /// (collection, namespace, name) → the stored form.
-const OBJECTS: TableDefinition<(&str, &str, &str), &[u8]> = TableDefinition::new("objects");
-const FACTS: TableDefinition<&str, u64> = TableDefinition::new("facts");
+const OBJECTS: TableDefinition<'_, (&str, &str, &str), &[u8]> = TableDefinition::new("objects");
+const FACTS: TableDefinition<'_, &str, u64> = TableDefinition::new("facts");
 const REVISION: &str = "revision";
 const FORMAT: &str = "format";
 /// The version of the layout above; a file with a newer one is refused.

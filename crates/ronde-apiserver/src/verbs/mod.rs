@@ -116,8 +116,3 @@ impl Call {
     }
 }
 
-impl Done {
-    pub fn quietly(outcome: Outcome) -> Self {
-        Self { outcome, warnings: Vec::new() }
-    }
-}

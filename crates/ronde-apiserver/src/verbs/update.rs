@@ -97,7 +97,8 @@ impl Call {
     fn prepare_change(&self, value: &mut Value, old: &Value) -> Result<Vec<String>, ApiError> {
         self.place(value)?;
         for field in KEPT {
-            if !(field == "uid" && !meta::text(value, field).is_empty()) {
+            // A uid that the client names is for validation to compare.
+            if field != "uid" || meta::text(value, field).is_empty() {
                 meta::take(value, old, field);
             }
         }

@@ -161,8 +161,12 @@ fn a_foreground_deletion_waits_for_the_dependents() {
     let uid = home.succeed("kubectl get configmap owner -o jsonpath='{.metadata.uid}'");
     home.succeed(&format!(
         "kubectl create -f - <<'EOF'
-{{apiVersion: v1, kind: ConfigMap, metadata: {{name: child, finalizers: [example.test/hold], ownerReferences:
-[{{apiVersion: v1, kind: ConfigMap, name: owner, uid: {uid}, blockOwnerDeletion: true}}]}}}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: child
+  finalizers: [example.test/hold]
+  ownerReferences: [{{apiVersion: v1, kind: ConfigMap, name: owner, uid: {uid}, blockOwnerDeletion: true}}]
 EOF"
     ));
     let deletion = Background::start(&home, "kubectl delete configmap owner --cascade=foreground");
