@@ -69,7 +69,7 @@ async fn keep_status(api: &Api, crd: &Value, all: &[Value]) -> Result<(), ApiErr
     let write = |old: &Value| {
         let mut value = old.clone();
         value["status"] = kinds::crd::accepted_status(old, all, &now);
-        Ok(Next::own(value))
+        Ok(Next::of_loop(value))
     };
     call.change(write).await.map(drop)
 }
@@ -84,7 +84,7 @@ async fn clean_up(api: &Api, crd: &Value) -> Result<(), ApiError> {
         let mut value = old.clone();
         let kept: Vec<&str> = meta::finalizers(old).into_iter().filter(|finalizer| *finalizer != CLEANUP).collect();
         meta::set_finalizers(&mut value, &kept);
-        Ok(Next::own(value))
+        Ok(Next::of_loop(value))
     };
     call(api, name, "")?.change(write).await.map(drop)
 }

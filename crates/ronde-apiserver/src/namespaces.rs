@@ -198,7 +198,7 @@ async fn report(api: &Api, namespace: &str, remaining: &BTreeMap<String, Left>) 
         for condition in &conditions {
             set_condition(&mut value, condition.clone(), &now);
         }
-        Ok(Next::own(value))
+        Ok(Next::of_loop(value))
     };
     match call.change(write).await {
         Err(error) if error.reason == "NotFound" => Ok(()),
@@ -257,5 +257,5 @@ fn without_finalizer(old: &Value) -> Result<Next, ApiError> {
     let finalizers = old["spec"]["finalizers"].as_array().into_iter().flatten();
     let kept: Vec<&Value> = finalizers.filter(|finalizer| *finalizer != FINALIZER).collect();
     value["spec"] = if kept.is_empty() { json!({}) } else { json!({"finalizers": kept}) };
-    Ok(Next::own(value))
+    Ok(Next::of_loop(value))
 }

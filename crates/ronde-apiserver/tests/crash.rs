@@ -50,7 +50,8 @@ async fn write(store: Store, folder: std::path::PathBuf, writer: usize) -> anyho
         let expect = current.map_or(Expect::Absent, |object| Expect::Revision(object.revision));
         let written =
             store.commit(Change { key: key(&name), expect, draft: Draft::new(&value), removes: false }).await?;
-        writeln!(notes, "{name} {number} {}", written.revision)?;
+        // One system call: a kill leaves the whole line or none of it.
+        notes.write_all(format!("{name} {number} {}\n", written.revision).as_bytes())?;
     }
 }
 

@@ -139,7 +139,7 @@ fn check_root(value: &Value) -> Result<(), String> {
 }
 
 /// The start of a body for an error message: as text if it looks like JSON, else in hexadecimal.
-fn summary(body: &[u8]) -> String {
+pub fn summary(body: &[u8]) -> String {
     let start = &body[..body.len().min(SUMMARY_BYTES)];
     let more = if body.len() > SUMMARY_BYTES { " ..." } else { "" };
     match start.first() {

@@ -145,7 +145,7 @@ fn changed(old: &Value, uid: &str, step: &Step) -> Result<Next, ApiError> {
     if meta::text(old, "uid") == uid {
         take_step(&mut value, step);
     }
-    Ok(Next::own(value))
+    Ok(Next::of_loop(value))
 }
 
 fn take_step(value: &mut Value, step: &Step) {

@@ -21,8 +21,16 @@ use crate::{
 /// The Kubernetes version that clients are told; behaviour follows that release.
 const VERSION: (&str, &str, &str) = ("1", "34", "v1.34.4+ronde");
 
+/// The names of checks that clients ask for; our answer to any request says that all of them pass.
+const CHECKS: [&str; 3] = ["etcd", "log", "ping"];
+
 pub async fn healthy() -> Reply {
     reply::with_type(StatusCode::OK, "text/plain; charset=utf-8", b"ok".to_vec())
+}
+
+/// One of the checks that make up the health of the server, by name.
+pub async fn health_check(Path(check): Path<String>) -> Reply {
+    if CHECKS.contains(&check.as_str()) { healthy().await } else { page_not_found() }
 }
 
 pub async fn version() -> Reply {

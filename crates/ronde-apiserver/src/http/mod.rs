@@ -28,11 +28,11 @@ pub fn router(api: Api) -> Router {
         .route("/version", any(documents::version))
         .route("/metrics", any(documents::metrics))
         .route("/healthz", any(documents::healthy))
-        .route("/healthz/{*check}", any(documents::healthy))
+        .route("/healthz/{*check}", any(documents::health_check))
         .route("/livez", any(documents::healthy))
-        .route("/livez/{*check}", any(documents::healthy))
+        .route("/livez/{*check}", any(documents::health_check))
         .route("/readyz", any(documents::healthy))
-        .route("/readyz/{*check}", any(documents::healthy))
+        .route("/readyz/{*check}", any(documents::health_check))
         .route("/api", any(documents::api))
         .route("/api/{version}", any(documents::api_version))
         .route("/apis", any(documents::apis))
@@ -97,7 +97,7 @@ impl Asked {
 
 fn is_length_limit(error: &axum::Error) -> bool {
     let source = std::error::Error::source(error);
-    source.is_some_and(<(dyn std::error::Error + 'static)>::is::<http_body_util::LengthLimitError>)
+    source.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>)
 }
 
 /// The answer to a path that leads nowhere, as Go's HTTP server words it.

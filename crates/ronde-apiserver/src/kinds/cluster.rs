@@ -112,11 +112,6 @@ fn namespace_status(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Takes from the old namespace what the finalize subresource may not change.
-pub fn prepare_finalize(new: &mut Value, old: &Value) {
-    take(new, old, "status");
-}
-
 /// Checks a change of the finalizers of a namespace.
 pub fn validate_finalize(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();

@@ -9,12 +9,10 @@
 mod status;
 mod version;
 
-use std::cmp::Ordering;
-
 use serde_json::{Map, Value, json};
 
+pub use self::status::accepted_status;
 use self::version::{check_version_fields, is_same};
-pub use self::{status::accepted_status, version::compare_versions};
 use crate::{
     error::FieldError,
     names::{is_dns1035_label, is_dns1123_subdomain},
@@ -365,11 +363,6 @@ fn check_approval(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>
         }
         status::ApprovalState::Approved | status::ApprovalState::Bypassed => {}
     }
-}
-
-/// Orders versions by how much clients should prefer them: `v1` before `v1beta1`, `v2` before `v1`, others last.
-pub fn by_preference(left: &str, right: &str) -> Ordering {
-    compare_versions(right, left)
 }
 
 #[cfg(test)]

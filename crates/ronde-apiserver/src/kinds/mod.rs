@@ -24,7 +24,6 @@ mod batch;
 mod batch_policy;
 mod batch_status;
 mod claim;
-
 mod config;
 mod containers;
 mod crd_rules;
@@ -70,10 +69,6 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
     pub namespaced: bool,
-    /// There is a status subresource.
-    pub status: bool,
-    /// There is a scale subresource, with `spec.replicas`, `status.replicas` and `spec.selector`.
-    pub scale: bool,
     /// A `PUT` of a name that does not exist creates the object.
     pub create_on_update: bool,
     /// A `PUT` without a resource version overwrites.
@@ -110,8 +105,6 @@ impl Rules {
     /// A kind in namespaces without status.
     const PLAIN: Self = Self {
         namespaced: true,
-        status: false,
-        scale: false,
         create_on_update: false,
         unconditional_update: true,
         orphans_dependents: false,
@@ -126,7 +119,6 @@ impl Rules {
 
     /// A kind in namespaces whose status has its own subresource.
     const WITH_STATUS: Self = Self {
-        status: true,
         prepare_update: |new, old| take(new, old, "status"),
         prepare_status: |new, old, _| take(new, old, "spec"),
         validate_status: |new, old, errors| {

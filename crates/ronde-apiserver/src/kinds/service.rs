@@ -192,7 +192,11 @@ fn prepare_update(new: &mut Value, old: &Value) {
         keep(new, old, "ipFamilyPolicy");
     }
     release_second(new, old);
-    prepare_families(new);
+    let count = |service: &Value| items(&service["spec"]["ipFamilies"]).len();
+    // Who takes a family away without saying so is told, not given it back.
+    if count(new) == 0 || count(new) >= count(old) {
+        prepare_families(new);
+    }
     drop_fields_of_old_type(new, old);
 }
 

@@ -21,7 +21,6 @@ use crate::names::is_dns1123_label;
 
 /// What is particular about stateful sets.
 pub const RULES: Rules = Rules {
-    scale: true,
     generation: Generation::OnChange(|new, old| new["spec"] != old["spec"]),
     default: defaults,
     prepare_create: |set, _| {

@@ -19,7 +19,6 @@ use crate::{
 
 /// What is particular about deployments.
 pub const DEPLOYMENT: Rules = Rules {
-    scale: true,
     generation: Generation::OnChange(|new, old| {
         new["spec"] != old["spec"] || new["metadata"]["annotations"] != old["metadata"]["annotations"]
     }),
@@ -52,7 +51,6 @@ pub const DEPLOYMENT: Rules = Rules {
 
 /// What is particular about replica sets.
 pub const REPLICA_SET: Rules = Rules {
-    scale: true,
     generation: Generation::OnChange(|new, old| new["spec"] != old["spec"]),
     default: default_replica_set,
     prepare_create: |set, _| {

@@ -19,9 +19,8 @@ use crate::{
 /// One served version of a custom resource.
 pub struct Custom {
     pub is_storage: bool,
-    /// The CRD was last written at this revision; older objects may lack defaults.
+    /// The CRD was last written at this revision; older objects may lack defaults, or have fields that went.
     pub since: Revision,
-    pub has_defaults: bool,
     pub printer_columns: Vec<Value>,
     /// `openAPIV3Schema` as it stands in the CRD.
     pub openapi: Option<Value>,
@@ -65,7 +64,6 @@ fn resource(crd: &Value, version: &Value, revision: Revision) -> Resource {
         storage: storage.filter(|_| !is_storage).map(|version| crd::load(&version["schema"]["openAPIV3Schema"])),
         is_storage,
         since: revision,
-        has_defaults: has_default(&openapi),
         printer_columns: version["additionalPrinterColumns"].as_array().cloned().unwrap_or_default(),
         openapi: Some(openapi),
         scale,
@@ -148,14 +146,6 @@ fn scale_paths(scale: &Value) -> Option<ScalePaths> {
     })
 }
 
-fn has_default(schema: &Value) -> bool {
-    match schema {
-        Value::Object(fields) => fields.contains_key("default") || fields.values().any(has_default),
-        Value::Array(items) => items.iter().any(has_default),
-        _ => false,
-    }
-}
-
 impl Custom {
     pub fn schema(&self) -> Node<'_> {
         self.schema.node()
@@ -170,10 +160,15 @@ impl Custom {
         value
     }
 
-    /// Brings a stored object into the form of this version.
-    pub fn from_stored(&self, value: &mut Value) {
-        crd::prune(value, self.schema());
-        self.default(value);
+    /// Brings a stored object into the form of this version. Defaults are those of the storage version alone: a
+    /// client that reads does not see what another version would have added to a write.
+    pub fn adapt(&self, value: &mut Value) {
+        let storage = self.storage.as_ref().unwrap_or(&self.schema).node();
+        crd::prune(value, storage);
+        crd::default(value, storage);
+        if self.storage.is_some() {
+            crd::prune(value, self.schema());
+        }
     }
 
     /// Drops what the schema does not know and returns it, for warnings.
@@ -203,7 +198,7 @@ impl Custom {
     }
 
     /// A write to the status changes nothing else, apart from who owns its fields.
-    pub fn prepare_status(&self, new: &mut Value, old: &Value) {
+    pub fn prepare_status(new: &mut Value, old: &Value) {
         let status = new.get("status").cloned();
         let managed = new["metadata"].get("managedFields").cloned();
         let version = new["metadata"].get("resourceVersion").cloned();

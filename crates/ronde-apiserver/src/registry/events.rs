@@ -13,8 +13,15 @@ const RENAMED: [(&str, &str); 7] = [
     ("deprecatedCount", "count"),
 ];
 
+/// Fields that the core face always has, and the other only if they say something.
+const OFTEN_EMPTY: [&str; 2] = ["reportingController", "reportingInstance"];
+
 pub fn from_core(event: Value) -> Value {
-    rename(event, |name| RENAMED.iter().find(|(_, core)| *core == name).map(|(new, _)| *new))
+    let mut event = rename(event, |name| RENAMED.iter().find(|(_, core)| *core == name).map(|(new, _)| *new));
+    if let Some(fields) = event.as_object_mut() {
+        fields.retain(|name, value| !(OFTEN_EMPTY.contains(&name.as_str()) && *value == ""));
+    }
+    event
 }
 
 pub fn to_core(event: Value) -> Value {
@@ -35,8 +42,10 @@ mod tests {
 
     #[test]
     fn both_faces_are_the_same_event() {
-        let core = json!({"metadata": {"name": "e"}, "message": "m", "involvedObject": {"kind": "Pod"}, "count": 2});
+        let core = json!({"metadata": {"name": "e"}, "message": "m", "involvedObject": {"kind": "Pod"}, "count": 2,
+            "reportingComponent": "c"});
         let new = from_core(core.clone());
+        assert_eq!(from_core(json!({"reportingComponent": "", "reportingInstance": ""})), json!({}));
         assert_eq!(new["note"], "m");
         assert_eq!(new["regarding"]["kind"], "Pod");
         assert_eq!(to_core(new), core);

@@ -101,7 +101,7 @@ impl Resource {
         match &self.shape {
             Shape::Builtin(_) => true,
             Shape::Event(_) => false,
-            Shape::Custom(custom) => custom.is_storage && (!custom.has_defaults || object.revision >= custom.since),
+            Shape::Custom(custom) => custom.is_storage && object.revision >= custom.since,
         }
     }
 
@@ -116,7 +116,7 @@ impl Resource {
         if let Shape::Custom(custom) = &self.shape
             && !self.serves_raw(object)
         {
-            custom.from_stored(&mut value);
+            custom.adapt(&mut value);
         }
         value
     }
@@ -200,7 +200,7 @@ impl Resource {
 
     pub fn prepare_status(&self, new: &mut Value, old: &Value, now: &str) {
         match &self.shape {
-            Shape::Custom(custom) => custom.prepare_status(new, old),
+            Shape::Custom(_) => Custom::prepare_status(new, old),
             Shape::Builtin(rules) | Shape::Event(rules) => (rules.prepare_status)(new, old, now),
         }
     }
@@ -265,7 +265,13 @@ impl Resource {
 
     /// Whether a finished delete answers with the object instead of a `Status`.
     pub fn returns_deleted(&self) -> bool {
-        self.info.group.is_empty() && matches!(self.info.kind.as_str(), "Pod" | "Service" | "ServiceAccount")
+        const CORE: [&str; 6] =
+            ["PersistentVolume", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Service", "ServiceAccount"];
+        match &*self.info.group {
+            "" => CORE.contains(&&*self.info.kind),
+            "storage.k8s.io" => self.info.kind == "StorageClass",
+            _ => false,
+        }
     }
 
     /// # Errors

@@ -3,8 +3,11 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::Call;
-use crate::{decode, error::ApiError};
+use super::{Call, meta};
+use crate::{
+    decode,
+    error::{ApiError, FieldError, Subject},
+};
 
 /// A decoded body.
 pub struct Body {
@@ -25,7 +28,7 @@ impl Call {
             let text = String::from_utf8_lossy(body);
             let kind = &self.resource.info.kind;
             let why = format!("Object 'Kind' is missing in '{text}'");
-            let shown: String = text.chars().take(30).collect();
+            let shown = decode::summary(body);
             return Err(ApiError::bad_request(format!(
                 "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
             )));
@@ -40,31 +43,36 @@ impl Call {
         let info = &self.resource.info;
         let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
         let (version, kind) = (text("apiVersion"), text("kind"));
-        let is_version = version.is_empty() || version == info.api_version();
+        let is_version = version == info.api_version() || (version.is_empty() && !self.resource.is_custom());
         let is_kind = kind.is_empty() || kind == info.kind;
         if is_version && is_kind {
             return Ok(());
+        }
+        if self.resource.is_custom() {
+            return Err(self.wrong_custom_type(value, &version, &kind));
         }
         let version = if version.is_empty() { info.api_version() } else { version };
         let kind = if kind.is_empty() { info.kind.clone() } else { kind };
         Err(self.wrong_type(&version, &kind))
     }
 
+    /// Another version cannot be read as this one; another kind can, and is then a fault of the object.
+    fn wrong_custom_type(&self, value: &Value, api_version: &str, kind: &str) -> ApiError {
+        let info = &self.resource.info;
+        let expected = info.api_version();
+        if api_version != expected {
+            return ApiError::bad_request(format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+            ));
+        }
+        let fault = FieldError::invalid("kind", kind.into(), format!("must be {}", info.kind));
+        ApiError::invalid(Subject { group: &info.group, what: kind, name: meta::text(value, "name") }, &[fault])
+    }
+
     /// In the words of the real server, which knows the other kinds too.
     fn wrong_type(&self, api_version: &str, kind: &str) -> ApiError {
         let info = &self.resource.info;
         let version = api_version.rsplit('/').next().unwrap_or_default();
-        if self.resource.is_custom() {
-            let why = if kind == info.kind {
-                format!(
-                    "the API version in the data ({api_version}) does not match the expected API version ({})",
-                    info.api_version()
-                )
-            } else {
-                format!("the kind in the data ({kind}) does not match the expected kind ({})", info.kind)
-            };
-            return ApiError::bad_request(why);
-        }
         let why = if self.api.registry().find_kind(api_version, kind).is_some() {
             let internal =
                 if info.group.is_empty() { "core" } else { info.group.split('.').next().unwrap_or_default() };

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Call, Done, Outcome, Shown, body::Body, meta};
 use crate::{
     error::{ApiError, FieldError},
-    kinds::pod_admission,
+    kinds::{self, pod_admission},
     namespaces,
     store::Key,
 };
@@ -48,6 +48,7 @@ impl Call {
         self.begin_life(value);
         self.check_open()?;
         let mut warnings = self.admit(value, None)?;
+        warnings.extend(kinds::meta::remove_duplicate_owners(value));
         self.resource.prepare_create(value, &self.api.world().now_text());
         self.admit_builtin(value)?;
         self.give_addresses(value, None)?;
@@ -155,9 +156,7 @@ impl Call {
         let account = self.api.store().get(&key).map(|object| object.value());
         // The account `default` comes with its namespace; a pod that is quicker need not wait for it.
         if account.is_none() && *key.place.name != *"default" {
-            let (namespace, name) = (&key.place.namespace, &key.place.name);
-            let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
-            return Err(ApiError::forbidden(self.subject(), why));
+            return Err(pod_admission::no_service_account(value, &key.place.name));
         }
         let account = account.unwrap_or_default();
         pod_admission::admit_service_account(value, &self.api.world().name_suffix(), &account);

@@ -115,4 +115,3 @@ impl Call {
         self.api.store().get(&self.key()).ok_or_else(|| ApiError::not_found(self.subject()))
     }
 }
-

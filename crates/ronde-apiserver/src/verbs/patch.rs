@@ -8,6 +8,7 @@ use super::{
     update::{Next, Origin},
 };
 use crate::{
+    decode::media_type,
     error::{ApiError, FieldError, Subject},
     patch::{self, Parsed, Patch},
 };
@@ -18,6 +19,9 @@ impl Call {
     /// # Errors
     /// If the patch is malformed, does not fit, conflicts, or its result is not valid.
     pub async fn patch(&mut self, content_type: &str, body: &Bytes) -> Result<Done, ApiError> {
+        if self.resource.is_custom() && !CUSTOM_TYPES.contains(&&*media_type(content_type)) {
+            return Err(ApiError::unsupported_media_type(&CUSTOM_TYPES));
+        }
         let is_apply = content_type.starts_with("application/apply-patch");
         if !is_apply {
             self.find()?;
@@ -28,7 +32,6 @@ impl Call {
         }
         match patch {
             Patch::Apply(applied) => self.apply(applied, problems).await,
-            Patch::Strategic(_) if self.resource.is_custom() => Err(ApiError::unsupported_media_type(&CUSTOM_TYPES)),
             patch => self.change(|old| self.patched(&patch, old, &problems)).await,
         }
     }

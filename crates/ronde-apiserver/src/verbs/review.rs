@@ -6,7 +6,13 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::body::decode_as;
-use crate::{api::Api, auth::User, discovery::ResourceInfo, error::ApiError, http::target::Target};
+use crate::{
+    api::Api,
+    auth::User,
+    discovery::ResourceInfo,
+    error::{ApiError, FieldError, Subject},
+    http::target::Target,
+};
 
 /// A kind of question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +66,7 @@ pub fn infos() -> Vec<ResourceInfo> {
 /// Answers a review.
 ///
 /// # Errors
-/// If the body cannot be read.
+/// If the body cannot be read, or asks nothing.
 pub fn answer(api: &Api, review: Review, user: &User, content_type: &str, body: &Bytes) -> Result<Value, ApiError> {
     let (group, _, kind, _, _) = TABLE.iter().find(|row| row.4 == review).expect("every review is in the table");
     let mut value = decode_as(content_type, body, kind)?.value;
@@ -69,6 +75,8 @@ pub fn answer(api: &Api, review: Review, user: &User, content_type: &str, body: 
     if !value["metadata"].is_object() {
         value["metadata"] = json!({});
     }
+    check(review, &value["spec"])
+        .map_err(|fault| ApiError::invalid(Subject { group, what: "", name: "" }, &[fault]))?;
     value["status"] = match review {
         Review::SelfSubject => {
             value["metadata"]["creationTimestamp"] = api.world().now_text().into();
@@ -83,6 +91,26 @@ pub fn answer(api: &Api, review: Review, user: &User, content_type: &str, body: 
         }),
     };
     Ok(value)
+}
+
+/// A question about access is about a resource or a path, not both, not neither.
+fn check(review: Review, spec: &Value) -> Result<(), FieldError> {
+    if !matches!(review, Review::SelfAccess | Review::Access | Review::LocalAccess) {
+        return Ok(());
+    }
+    match (&spec["resourceAttributes"], &spec["nonResourceAttributes"]) {
+        (Value::Null, Value::Null) => Err(FieldError::invalid(
+            "spec.resourceAttributes",
+            Value::Null,
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        )),
+        (Value::Null, _) | (_, Value::Null) => Ok(()),
+        (_, path) => Err(FieldError::invalid(
+            "spec.nonResourceAttributes",
+            path.clone(),
+            "cannot be specified in combination with resourceAttributes",
+        )),
+    }
 }
 
 fn token_status(api: &Api, spec: &Value) -> Value {

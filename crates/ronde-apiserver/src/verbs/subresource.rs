@@ -148,6 +148,7 @@ impl Call {
                     value["spec"] = json!({});
                 }
                 meta::set(&mut value, "resourceVersion", version);
+                self.refuse(&value, &kinds::cluster::validate_finalize(&value, old))?;
                 Ok(Next::own(value))
             })
             .await?;

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     error::{ApiError, FieldError},
-    kinds::pod_admission,
+    kinds::{self, pod_admission},
     patch::apply,
     store::{Object, Revision},
 };
@@ -35,6 +35,8 @@ pub enum Origin {
     Client,
     /// From a client, by server-side apply: the owners of fields are settled already.
     Applied,
+    /// From one of our loops, which in a cluster would be a client: owned, but not prepared or checked.
+    Loop,
     /// From the server itself: nothing is to be prepared, checked or owned.
     Server,
 }
@@ -43,6 +45,11 @@ impl Next {
     /// A change that the server makes by itself.
     pub fn own(value: Value) -> Self {
         Self { value, warnings: Vec::new(), origin: Origin::Server }
+    }
+
+    /// A change that one of our loops makes.
+    pub fn of_loop(value: Value) -> Self {
+        Self { value, warnings: Vec::new(), origin: Origin::Loop }
     }
 }
 
@@ -76,11 +83,11 @@ impl Call {
             let old = self.resource.show(&current);
             let Next { mut value, mut warnings, origin } = next(&old)?;
             let conditional = self.check_version(&value, &current)?;
-            if origin == Origin::Client {
+            if matches!(origin, Origin::Client | Origin::Loop) {
                 self.track(Some(&old), &mut value);
             }
             let _choosing = self.choosing_addresses().await;
-            if origin != Origin::Server {
+            if matches!(origin, Origin::Client | Origin::Applied) {
                 warnings.extend(self.prepare_change(&mut value, &old)?);
             }
             apply::keep_times_if_unchanged(&old, &mut value);
@@ -119,6 +126,7 @@ impl Call {
             pod_admission::admit_pod_update(value, old);
         }
         let mut warnings = self.admit(value, Some(old))?;
+        warnings.extend(kinds::meta::remove_duplicate_owners(value));
         self.give_addresses(value, Some(old))?;
         warnings.extend(self.validate(value, Some(old))?);
         Ok(warnings)

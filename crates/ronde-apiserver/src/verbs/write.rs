@@ -5,8 +5,9 @@ use serde_json::Value;
 use super::{Call, Shown, meta};
 use crate::{
     admission::{Operation, Review},
-    error::{ApiError, FieldError, Subject},
+    error::{ApiError, FieldError},
     http::query::FieldValidation,
+    kinds,
     patch::apply::{self, Writer},
     store::{Change, CommitError, Draft, Expect, Object},
 };
@@ -70,9 +71,7 @@ impl Call {
             return Ok(());
         }
         let info = &self.resource.info;
-        // Both faces of events are checked, and reported, as the core kind.
-        let group = if info.group == "events.k8s.io" { "" } else { &info.group };
-        Err(ApiError::invalid(Subject { group, what: &info.kind, name: meta::text(object, "name") }, errors))
+        Err(kinds::invalid(&info.group, &info.kind, meta::text(object, "name"), errors))
     }
 
     /// Records who owns the fields that this write changes.

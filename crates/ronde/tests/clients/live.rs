@@ -171,7 +171,8 @@ EOF"
     ));
     let deletion = Background::start(&home, "kubectl delete configmap owner --cascade=foreground");
     let is_dying = |name: &str| {
-        home.succeed(&format!("kubectl get configmap {name} -o jsonpath='{{.metadata.deletionTimestamp}}'")) != ""
+        let since = format!("kubectl get configmap {name} -o jsonpath='{{.metadata.deletionTimestamp}}'");
+        !home.succeed(&since).is_empty()
     };
     wait_until("the child is being deleted", LIMIT, || is_dying("child").then_some(()));
     assert!(is_dying("owner"), "the owner is still there");

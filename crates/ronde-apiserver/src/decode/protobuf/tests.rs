@@ -65,6 +65,7 @@ fn check_refused(body: &[u8], expected: &str) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_pod_is_read() {
     let quantity = |amount| message(2, &[text(1, amount)]);
     let port = message(6, &[text(1, ""), int(2, 0), int(3, 80), text(4, "TCP"), text(5, "")]);

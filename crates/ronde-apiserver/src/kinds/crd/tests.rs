@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{accepted_status, compare_versions, default_crd, prepare_create, prepare_update, validate_crd};
+use super::{accepted_status, default_crd, prepare_create, prepare_update, validate_crd};
 
 /// Definitions that were sent to the real server, with what it answered.
 const DEFINITIONS: &str = include_str!("crds.golden.json");
@@ -100,14 +100,4 @@ fn community_apis_say_whether_they_are_approved() {
     };
     check("unapproved, x", "False T UnapprovedAnnotation not approved: \"unapproved, x\"");
     check("https://a/b", "True T ApprovedAnnotation approved in https://a/b");
-}
-
-#[test]
-fn versions_are_ordered_by_preference() {
-    let mut versions =
-        ["foo1", "v1alpha1", "v2", "v1beta1", "foo10", "v10", "v1", "v1beta2", "v11alpha2", "v3beta1", "v1x"];
-    versions.sort_by(|left, right| compare_versions(right, left));
-    let expected =
-        ["v10", "v2", "v1", "v3beta1", "v1beta2", "v1beta1", "v11alpha2", "v1alpha1", "foo1", "foo10", "v1x"];
-    assert_eq!(versions, expected);
 }

@@ -1,7 +1,5 @@
 //! The parts of a definition that a version may have of its own: schema, subresources, columns, selectable fields.
 
-use std::cmp::Ordering;
-
 use serde_json::Value;
 
 use super::{items, text};
@@ -131,36 +129,4 @@ fn check_selectable(fields: &[Value], schema: &Value, path: &str, errors: &mut V
     if seen.len() > SELECTABLE_MAX {
         errors.push(FieldError::too_many(path, seen.len(), SELECTABLE_MAX));
     }
-}
-
-/// Compares versions by priority: greater is what clients should prefer.
-///
-/// `v2` is greater than `v1`, `v1` than `v1beta1`, `v1beta2` than `v1beta1`, beta than alpha; every version of that
-/// form is greater than one of another form, and those are in reverse alphabetical order.
-pub fn compare_versions(left: &str, right: &str) -> Ordering {
-    match (priority(left), priority(right)) {
-        (Some(left), Some(right)) => left.cmp(&right),
-        (Some(_), None) => Ordering::Greater,
-        (None, Some(_)) => Ordering::Less,
-        (None, None) => right.cmp(left),
-    }
-}
-
-/// Stability, major and minor number of a version like `v1beta2`.
-fn priority(version: &str) -> Option<(u8, u64, u64)> {
-    let rest = version.strip_prefix('v')?;
-    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    let (major, rest) = (rest[..digits].parse().ok()?, &rest[digits..]);
-    if rest.is_empty() {
-        return Some((2, major, 0));
-    }
-    let (stability, minor) = match (rest.strip_prefix("beta"), rest.strip_prefix("alpha")) {
-        (Some(minor), _) => (1, minor),
-        (_, Some(minor)) => (0, minor),
-        _ => return None,
-    };
-    if !minor.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    Some((stability, major, minor.parse().ok()?))
 }

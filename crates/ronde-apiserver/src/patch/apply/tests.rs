@@ -227,6 +227,7 @@ fn force_and_updates_take_over() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn lists_are_owned_item_by_item_where_the_schema_says_so() {
     check(
         "items of a list with keys",

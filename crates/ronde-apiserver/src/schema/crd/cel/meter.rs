@@ -102,11 +102,20 @@ impl CallCost {
             _ => None,
         };
         by_function.unwrap_or(match overloads {
-            ["starts_with_string" | "ends_with_string" | "string_to_bytes" |
-"bytes_to_string" | "strings_quote" | "string_format"] => Self::Traverse,
+            [
+                "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string" | "strings_quote"
+                | "string_format",
+            ] => Self::Traverse,
             ["in_list"] => Self::Search,
-            ["less_string" | "less_equals_string" | "greater_string" |
-"greater_equals_string" | "less_bytes" | "equals" | "not_equals"] => Self::Compare,
+            [
+                "less_string"
+                | "less_equals_string"
+                | "greater_string"
+                | "greater_equals_string"
+                | "less_bytes"
+                | "equals"
+                | "not_equals",
+            ] => Self::Compare,
             ["add_string" | "add_bytes"] => Self::Concat,
             ["matches_string"] => Self::Regex,
             ["contains_string"] => Self::Contains,

@@ -11,6 +11,7 @@ use std::{
 
 /// A type.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::enum_variant_names, reason = "the type of types is called so in CEL")]
 pub(super) enum Type {
     /// The type of a node that did not check; fits everything, so that one mistake is reported once.
     Error,

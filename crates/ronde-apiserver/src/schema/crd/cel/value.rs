@@ -405,6 +405,7 @@ impl<'a> Map<'a> {
         }
     }
 
+    #[expect(clippy::unused_self, reason = "called like the other conversions")]
     fn find_named(
         &self,
         entries: &'a serde_json::Map<String, Value>,

@@ -34,7 +34,7 @@ impl Url {
         }
         let mut url = Self { text: text.to_owned(), ..Self::default() };
         if text == "*" {
-            url.path = "*".to_owned();
+            "*".clone_into(&mut url.path);
             return Ok(url);
         }
         let (scheme, rest) = scheme(text)?;
