@@ -1,5 +1,8 @@
 //! Benchmarks of Ronde beside its peers. Each prints a table with ratios; numbers in the docs come from here.
 
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock and the machine")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result; the rest is progress")]
+
 mod apiserver;
 
 use std::path::PathBuf;

@@ -101,4 +101,12 @@ mod tests {
         check("GET /a\n200\n\nGET /b\n200\n", 1);
         check("GET /a\n500\n\nGET /b\n200\n", 2);
     }
+
+    #[test]
+    fn a_recording_is_current_only_if_all_steps_agree() {
+        let one = transcript("GET /a\n200\n\nGET /b\n200\n");
+        assert!(differences(&one, &one).is_empty());
+        assert_eq!(differences(&one, &transcript("GET /a\n200\n\nGET /b\n404\n")).len(), 1);
+        assert_eq!(differences(&one, &transcript("GET /a\n200\n")), [OTHER_STEPS]);
+    }
 }

@@ -112,7 +112,7 @@ pub async fn fan_out_ms(peer: &Peer) -> anyhow::Result<f64> {
 /// Reports every event line of a watch. The client is kept so that its connection stays open.
 async fn count_lines(mut body: Body, seen: tokio::sync::mpsc::UnboundedSender<()>, _client: Client) {
     while let Some(Ok(frame)) = body.frame().await {
-        let lines = frame.data_ref().map_or(0, |data| data.iter().filter(|byte| **byte == b'\n').count());
+        let lines = frame.data_ref().map_or(0, |data| data.split(|byte| *byte == b'\n').count() - 1);
         for _ in 0..lines {
             if seen.send(()).is_err() {
                 return;

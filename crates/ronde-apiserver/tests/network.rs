@@ -135,10 +135,10 @@ fn hostile_bodies() -> Vec<(&'static str, &'static str, Vec<u8>, u16)> {
     let wide = format!("{{\"metadata\":{{\"name\":\"x\"}},\"data\":{{\"a\":\"{}\"}}}}", "x".repeat(4 << 20));
     let large = format!("{{\"metadata\":{{\"name\":\"x\"}},\"data\":{{\"a\":\"{}\"}}}}", "x".repeat(2 << 20));
     vec![
-        ("nothing", maps, Vec::new(), 422),
+        ("nothing", maps, Vec::new(), 400),
         ("half an object", maps, b"{\"metadata\":".to_vec(), 400),
         ("a list", maps, b"[1,2,3]".to_vec(), 400),
-        ("not UTF-8", maps, b"{\"metadata\":{\"name\":\"\xff\xfe\"}}".to_vec(), 400),
+        ("not UTF-8", maps, b"{\"metadata\":{\"name\":\"\xff\xfe\"}}".to_vec(), 422),
         ("a number too large", maps, b"{\"metadata\":{\"name\":\"x\",\"generation\":1e999}}".to_vec(), 400),
         ("too deep", maps, deep.into_bytes(), 400),
         ("too long", maps, wide.into_bytes(), 413),
@@ -189,14 +189,14 @@ async fn a_watcher_that_never_reads_holds_nobody_up() -> anyhow::Result<()> {
     let watch = Request::get(format!("{maps}?watch=1")).body(Body::empty())?;
     let asleep = sleeper.send(watch).await?;
     let before = resident_bytes()?;
-    // Two hundred updates of 500 KB each: a queue per watcher would hold 100 MB.
-    for number in 0..200 {
+    // Three hundred updates of 500 KB each: a queue per watcher would hold 150 MB. The log keeps 16 MB.
+    for number in 0..300 {
         let data = json!({"metadata": {"name": "big"}, "data": {"n": number.to_string(), "x": "y".repeat(500_000)}});
         let (status, answer) = send(&admin, "PUT", &format!("{maps}/big"), data.to_string()).await?;
         assert_eq!(status, StatusCode::OK, "{answer}");
     }
     let grown = resident_bytes()?.saturating_sub(before);
-    assert!(grown < 80 << 20, "the server grew by {} MB", grown >> 20);
+    assert!(grown < 120 << 20, "the server grew by {} MB", grown >> 20);
     drop(asleep);
     Ok(())
 }

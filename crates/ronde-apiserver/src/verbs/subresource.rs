@@ -147,8 +147,8 @@ impl Call {
                 if value["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty) {
                     value["spec"] = json!({});
                 }
-                meta::set(&mut value, "resourceVersion", version);
                 self.refuse(&value, &kinds::cluster::validate_finalize(&value, old))?;
+                meta::set(&mut value, "resourceVersion", version);
                 Ok(Next::own(value))
             })
             .await?;

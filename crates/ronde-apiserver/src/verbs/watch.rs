@@ -25,8 +25,10 @@ use crate::{
     store::{Event, EventKind, Object, Range, Revision, TooOld},
 };
 
-/// How many events one chunk of the answer carries at most.
+/// How many events are looked at in one go.
 const CHUNK_EVENTS: usize = 256;
+/// A chunk of the answer is closed when it has this size, so that a client which does not read costs no more.
+const CHUNK_BYTES: usize = 256 << 10;
 /// How often a quiet watch says how far it is, as the real server does.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// A watch without a time limit ends after this; clients then open another.
@@ -147,6 +149,10 @@ impl Watcher {
         for event in &batch.events {
             if let Some((kind, object)) = visible(event, &self.filter) {
                 self.encoder.event(kind, &self.resource, &object, &mut chunk);
+            }
+            if chunk.len() > CHUNK_BYTES {
+                self.seen = event.revision();
+                return Ok(chunk);
             }
         }
         let caught_up = batch.events.len() < CHUNK_EVENTS;

@@ -3,6 +3,8 @@
 //! Two uses: mistakes in parts that did not change are forgiven (ratcheting), and rules may compare with the value
 //! before. Fields pair by name, items of keyed lists by their keys; other lists do not pair.
 
+use std::{cell::OnceCell, collections::BTreeMap};
+
 use serde_json::Value;
 
 use crate::schema::{Additional, ListType, Node};
@@ -40,11 +42,11 @@ impl<'a> Pair<'a> {
         Some(Self::part(new, old, node))
     }
 
-    /// The pair of an item of a keyed list.
-    pub fn index(self, at: usize) -> Option<Self> {
-        let new = self.new.as_array()?.get(at)?;
-        let old = counterpart(new, self.old.as_array()?, &self.node.data().list)?;
-        Some(Self::part(new, old, self.node.items()?))
+    /// The pairs of the items of a keyed list, by place; none for items that are new.
+    pub fn items(self) -> impl Iterator<Item = Option<Self>> {
+        let old = self.old.as_array().map(|old| OldItems::new(old, &self.node.data().list));
+        let new = self.new.as_array().map(Vec::as_slice).unwrap_or_default();
+        new.iter().map(move |new| Some(Self::part(new, old.as_ref()?.counterpart(new)?, self.node.items()?)))
     }
 
     /// Whether nothing changed here.
@@ -64,23 +66,58 @@ impl<'a> Pair<'a> {
                 if !matches!(self.node.data().list, ListType::Map(_)) {
                     return new == old;
                 }
-                new.len() == old.len() && (0..new.len()).all(|at| self.index(at).is_some_and(Self::is_unchanged))
+                new.len() == old.len() && self.items().all(|item| item.is_some_and(Self::is_unchanged))
             }
             (new, old) => new == old,
         }
     }
 }
 
-/// The item of the old list that has the same keys.
-pub(super) fn counterpart<'a>(item: &Value, old: &'a [Value], list: &ListType) -> Option<&'a Value> {
-    let ListType::Map(keys) = list else { return None };
-    let wanted = keys_of(item, keys)?;
-    old.iter().find(|candidate| keys_of(candidate, keys).as_ref() == Some(&wanted))
+/// A pair whose sameness is found out once, however many of its parts ask.
+#[derive(Debug)]
+pub(super) struct Remembered<'a> {
+    pair: Pair<'a>,
+    is_unchanged: OnceCell<bool>,
+}
+
+impl<'a> Remembered<'a> {
+    pub fn new(pair: Pair<'a>) -> Self {
+        Self { pair, is_unchanged: OnceCell::new() }
+    }
+
+    pub fn is_unchanged(&self) -> bool {
+        *self.is_unchanged.get_or_init(|| self.pair.is_unchanged())
+    }
+}
+
+/// The items of a keyed list before the update, by their keys; the first of several with the same. Empty for other
+/// lists, whose items do not pair.
+pub(super) struct OldItems<'a> {
+    keys: &'a [String],
+    items: BTreeMap<Vec<String>, &'a Value>,
+}
+
+impl<'a> OldItems<'a> {
+    pub fn new(old: &'a [Value], list: &'a ListType) -> Self {
+        let keys = if let ListType::Map(keys) = list { keys.as_slice() } else { &[] };
+        let mut items = BTreeMap::new();
+        for item in old {
+            if let Some(values) = keys_of(item, keys) {
+                items.entry(values).or_insert(item);
+            }
+        }
+        Self { keys, items }
+    }
+
+    /// The item before the update that has the same keys.
+    pub fn counterpart(&self, item: &Value) -> Option<&'a Value> {
+        self.items.get(&keys_of(item, self.keys)?).copied()
+    }
 }
 
 /// The values of the key fields, if all are there and none is a list or object.
-fn keys_of<'v>(item: &'v Value, keys: &[String]) -> Option<Vec<&'v Value>> {
+fn keys_of(item: &Value, keys: &[String]) -> Option<Vec<String>> {
     let fields = item.as_object().filter(|_| !keys.is_empty())?;
     let value = |key: &String| fields.get(key).filter(|v| !(v.is_object() || v.is_array() || v.is_null()));
-    keys.iter().map(value).collect()
+    keys.iter().map(|key| value(key).map(Value::to_string)).collect()
 }

@@ -210,8 +210,12 @@ mod tests {
     #[test]
     fn strings_have_formats() {
         let check = |format: &str, good: &[&str], bad: &[&str]| {
-            good.iter().for_each(|text| assert!(matches(format, text), "{format} {text}"));
-            bad.iter().for_each(|text| assert!(!matches(format, text), "{format} {text}"));
+            for text in good {
+                assert!(matches(format, text), "{format} {text}");
+            }
+            for text in bad {
+                assert!(!matches(format, text), "{format} {text}");
+            }
         };
         check(
             "date-time",

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{
-    cel::{Answer, Expression},
-    correlate::{Pair, counterpart},
+    cel::{Answer, Expression, WorkLeft},
+    correlate::{OldItems, Pair, Remembered},
 };
 use crate::{
     error::{FieldError, FieldErrorKind},
@@ -61,7 +61,7 @@ pub(super) fn check_default(
 }
 
 fn run(spot: Spot<'_>, rules: &Rules) -> Broken {
-    let mut runner = Runner { rules, budget: Some(BUDGET), broken: Broken::default() };
+    let mut runner = Runner { rules, budget: Some(BUDGET), work: WorkLeft::new(), broken: Broken::default() };
     runner.value(spot);
     runner.broken
 }
@@ -81,19 +81,20 @@ struct Spot<'a> {
 #[derive(Clone, Copy)]
 struct Ratchet<'a> {
     pair: Option<Pair<'a>>,
-    parent: Option<Pair<'a>>,
+    parent: Option<&'a Remembered<'a>>,
 }
 
 impl<'a> Ratchet<'a> {
     fn forgives(self) -> bool {
-        self.pair.or(self.parent).is_some_and(Pair::is_unchanged)
+        match self.pair {
+            Some(pair) => pair.is_unchanged(),
+            None => self.parent.is_some_and(Remembered::is_unchanged),
+        }
     }
 
-    fn step(self, next: impl FnOnce(Pair<'a>) -> Option<Pair<'a>>) -> Self {
-        match self.pair {
-            None => self,
-            Some(pair) => Self { pair: next(pair), parent: Some(pair) },
-        }
+    /// The ratchet of a part; `here` is this one's pair, if it has one.
+    fn step(self, here: Option<&'a Remembered<'a>>, pair: Option<Pair<'a>>) -> Self {
+        if here.is_some() { Self { pair, parent: here } } else { self }
     }
 }
 
@@ -101,6 +102,7 @@ struct Runner<'r> {
     rules: &'r Rules,
     /// None once it is spent.
     budget: Option<u64>,
+    work: WorkLeft,
     broken: Broken,
 }
 
@@ -125,14 +127,17 @@ impl Runner<'_> {
 
     fn items(&mut self, items: &[Value], spot: Spot<'_>) {
         let Some(id) = spot.node.data().items else { return };
-        let old = spot.old.and_then(Value::as_array);
+        let old = spot.old.and_then(Value::as_array).map(|old| OldItems::new(old, &spot.node.data().list));
+        let here = spot.ratchet.pair.map(Remembered::new);
+        let mut pairs = spot.ratchet.pair.map(Pair::items);
         for (at, value) in items.iter().enumerate() {
+            let pair = pairs.as_mut().and_then(Iterator::next).flatten();
             self.value(Spot {
                 value,
-                old: old.and_then(|old| counterpart(value, old, &spot.node.data().list)),
+                old: old.as_ref().and_then(|old| old.counterpart(value)),
                 id,
                 node: spot.node.at(id),
-                ratchet: spot.ratchet.step(|pair| pair.index(at)),
+                ratchet: spot.ratchet.step(here.as_ref(), pair),
                 path: &format!("{}[{at}]", spot.path),
             });
         }
@@ -141,6 +146,7 @@ impl Runner<'_> {
     fn fields(&mut self, fields: &Map<String, Value>, spot: Spot<'_>) {
         let at_root = spot.ratchet.parent.is_none();
         let (data, path) = (spot.node.data(), spot.path);
+        let here = spot.ratchet.pair.map(Remembered::new);
         for (name, value) in fields {
             let (id, path) = match (data.properties.get(name), data.additional) {
                 (Some(&id), _) if path.is_empty() => (id, name.clone()),
@@ -152,7 +158,7 @@ impl Runner<'_> {
             let ratchet = if at_root && matches!(name.as_str(), "apiVersion" | "kind") {
                 Ratchet { pair: None, parent: None }
             } else {
-                spot.ratchet.step(|pair| pair.key(name))
+                spot.ratchet.step(here.as_ref(), spot.ratchet.pair.and_then(|pair| pair.key(name)))
             };
             let old = spot.old.and_then(|old| old.get(name));
             self.value(Spot { value, old, id, node: spot.node.at(id), ratchet, path: &path });
@@ -169,7 +175,7 @@ impl Runner<'_> {
         if expression.uses_old_self && spot.old.is_none() && !compiled.rule.optional_old_self {
             return;
         }
-        let (cost, answer) = expression.evaluate(spot.value, spot.old, spot.node);
+        let (cost, answer) = expression.evaluate(spot.value, spot.old, spot.node, &mut self.work);
         let shown = shown_rule(&compiled.rule);
         if answer == Answer::TooExpensive {
             let what = "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to \
@@ -233,7 +239,7 @@ impl Runner<'_> {
 
     /// The message that a rule computes, if it is fit to be shown; `Err` if computing it spent the budget.
     fn message(&mut self, expression: &Expression, rule: &Rule, spot: Spot<'_>) -> Result<Option<String>, String> {
-        let (cost, answer) = expression.evaluate(spot.value, spot.old, spot.node);
+        let (cost, answer) = expression.evaluate(spot.value, spot.old, spot.node, &mut self.work);
         if answer == Answer::TooExpensive {
             self.budget = None;
             let shown = rule.message_expression.as_deref().unwrap_or_default();

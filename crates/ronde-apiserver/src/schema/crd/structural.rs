@@ -230,15 +230,12 @@ impl Checker {
     /// Whatever alternatives speak about must be in the schema itself.
     fn complete(&mut self, values: Props<'_>, schema: Option<Props<'_>>, (path, from): (&str, &str)) {
         for key in ["not", "allOf", "anyOf", "oneOf"] {
-            let branches: Vec<(Props<'_>, String)> = match values.schema(key) {
-                Some(not) => vec![(not, format!("{from}.not"))],
-                None => {
-                    let numbered = values.list(key).iter().enumerate();
-                    numbered.map(|(at, branch)| (Props(branch), format!("{from}.{key}[{at}]"))).collect()
-                }
-            };
-            for (branch, from) in branches {
-                self.complete_nested(branch, schema, (path, &from));
+            if let Some(not) = values.schema(key) {
+                self.complete_nested(not, schema, (path, &format!("{from}.not")));
+                continue;
+            }
+            for (at, branch) in values.list(key).iter().enumerate() {
+                self.complete_nested(Props(branch), schema, (path, &format!("{from}.{key}[{at}]")));
             }
         }
     }

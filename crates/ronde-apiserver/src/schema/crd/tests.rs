@@ -1,6 +1,6 @@
 //! Compares schemas and objects with recordings of the real server 1.34.4.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Compiled, Options, compile, default, prune, unknown_formats, validate};
 
@@ -99,4 +99,26 @@ fn objects_fare_as_in_the_real_server() {
         }
     }
     assert!(different.is_empty(), "{} differences:\n{}", different.len(), different.join("\n"));
+}
+
+/// Time that grows with the square of the length would be minutes here.
+#[test]
+fn large_lists_are_checked_in_passing_time() {
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "keyed": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+            "maxItems": 40000, "items": {"type": "object", "required": ["name"], "properties": {
+                "name": {"type": "string", "maxLength": 10}, "n": {"type": "integer", "maximum": 1}},
+                "x-kubernetes-validations": [{"rule": "!has(self.n) || self.n < 2"}]}},
+        "plain": {"type": "array", "maxItems": 40000, "items": {"type": "integer", "maximum": 1,
+            "x-kubernetes-validations": [{"rule": "self < 2"}]}}
+    }}}});
+    let compiled = compile(&schema, "spec.validation", Options::default()).expect("a good schema");
+    let object = |first: i64| {
+        let keyed: Vec<Value> = (0..20_000).rev().map(|at| json!({"name": at.to_string(), "n": 5})).collect();
+        let plain: Vec<i64> = (0..20_000).map(|at| if at == 19_999 { first } else { at + 5 }).collect();
+        json!({"spec": {"keyed": keyed, "plain": plain}})
+    };
+    assert_eq!(validate(&object(5), None, &compiled).errors.len(), 4 * 20_000);
+    assert_eq!(validate(&object(5), Some(&object(5)), &compiled).errors.len(), 0);
+    assert_eq!(validate(&object(6), Some(&object(5)), &compiled).errors.len(), 2 * 20_000);
 }

@@ -4,7 +4,10 @@
 //! alternatives (`anyOf`, `oneOf`) is told. On updates, mistakes in parts that did not change are dropped. Rules
 //! (CEL) are not here but in [`super::rules`].
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -43,7 +46,7 @@ pub(super) fn validate_below(
 /// A mistake, with the words by which two are the same one.
 #[derive(Debug)]
 pub(super) struct Mistake {
-    message: String,
+    message: Rc<str>,
     error: FieldError,
 }
 
@@ -57,7 +60,7 @@ impl Mistake {
             }
             _ => FieldError::new(kind, path, value, detail),
         };
-        Self { message, error }
+        Self { message: message.into(), error }
     }
 
     pub fn invalid(path: &str, value: Value, message: String) -> Self {
@@ -67,7 +70,7 @@ impl Mistake {
     /// A mistake about alternatives, which the real server reports without a path.
     fn composite(message: String) -> Self {
         let error = FieldError::invalid("<nil>", "".into(), message.clone());
-        Self { message, error }
+        Self { message: message.into(), error }
     }
 
     fn below(self, prefix: &str) -> FieldError {
@@ -89,12 +92,13 @@ impl Mistake {
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     mistakes: Vec<Mistake>,
+    messages: BTreeSet<Rc<str>>,
     passed: usize,
 }
 
 impl Findings {
     pub fn add(&mut self, mistake: Mistake) {
-        if !self.mistakes.iter().any(|known| known.message == mistake.message) {
+        if self.messages.insert(Rc::clone(&mistake.message)) {
             self.mistakes.push(mistake);
         }
     }
@@ -106,8 +110,12 @@ impl Findings {
     }
 
     fn merge(&mut self, other: Self) {
-        self.extend(other.mistakes);
         self.passed += other.passed;
+        if self.is_valid() {
+            (self.mistakes, self.messages) = (other.mistakes, other.messages);
+        } else {
+            self.extend(other.mistakes);
+        }
     }
 
     fn is_valid(&self) -> bool {
@@ -141,7 +149,7 @@ impl Validator<'_> {
     fn ratcheted(&self, value: &Value, spot: Spot<'_>) -> Findings {
         let mut findings = self.value(value, spot);
         if !findings.is_valid() && spot.old.is_some_and(Pair::is_unchanged) {
-            findings.mistakes.clear();
+            findings = Findings { passed: findings.passed, ..Findings::default() };
         }
         findings
     }
@@ -190,8 +198,9 @@ impl Validator<'_> {
     fn items(&self, items: &[Value], spot: Spot<'_>, findings: &mut Findings) {
         let data = spot.node.data();
         if let Some(id) = data.items {
+            let mut pairs = spot.old.map(Pair::items);
             for (at, item) in items.iter().enumerate() {
-                let old = spot.old.and_then(|old| old.index(at));
+                let old = pairs.as_mut().and_then(Iterator::next).flatten();
                 findings.merge(self.ratcheted(item, spot.at(id, old, &format!("{}[{at}]", spot.path))));
             }
         }

@@ -13,6 +13,9 @@ use super::{
     types::{Substitutions, Type},
 };
 
+/// More parts than a type in use has. The type of a larger one is not checked.
+const TYPE_PARTS_MAX: usize = 200;
+
 /// A checked expression.
 #[derive(Debug)]
 pub(super) struct Checked {
@@ -241,13 +244,13 @@ impl Checker {
     fn instantiate(&mut self, overload: &Overload) -> (Vec<Type>, Type) {
         let mut fresh: Vec<(Arc<str>, Type)> = Vec::new();
         let substitutions = &mut self.substitutions;
-        let mut rename = |name: &Arc<str>| match fresh.iter().find(|(known, _)| known == name) {
-            Some((_, variable)) => variable.clone(),
-            None => {
-                let variable = substitutions.fresh();
-                fresh.push((Arc::clone(name), variable.clone()));
-                variable
+        let mut rename = |name: &Arc<str>| {
+            if let Some((_, variable)) = fresh.iter().find(|(known, _)| known == name) {
+                return variable.clone();
             }
+            let variable = substitutions.fresh();
+            fresh.push((Arc::clone(name), variable.clone()));
+            variable
         };
         let args = overload.args.iter().map(|arg| arg.with_params(&mut rename)).collect();
         (args, overload.result.with_params(&mut rename))
@@ -286,7 +289,9 @@ impl Checker {
             joined = Some((self.join(keys, key), self.join(values, value)));
         }
         let (keys, values) = joined.unwrap_or_else(|| (self.substitutions.fresh(), self.substitutions.fresh()));
-        Type::map(keys, values)
+        // A map that is key and value of a map, and so on, would double its type each time.
+        let bounded = |of: Type| if of.is_larger_than(TYPE_PARTS_MAX) { Type::Dyn } else { of };
+        Type::map(bounded(keys), bounded(values))
     }
 
     /// What `[?x]` or `{?k: x}` adds: the value inside the optional.

@@ -3,7 +3,10 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE};
 use serde_json::Value;
 
-use super::value::{Eval, List, Map, Text, Val, fault};
+use super::{
+    containers::{List, Map},
+    value::{Eval, Text, Val, fault},
+};
 use crate::schema::{
     Node, Type,
     crd::text::{

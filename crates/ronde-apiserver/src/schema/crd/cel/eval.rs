@@ -3,218 +3,32 @@
 //! Errors are values as far as `&&`, `||` and the macros made of them go: `false && error` is false. Everything else
 //! passes the first error on. When the meter runs out, the evaluation ends at once.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-    sync::Arc,
-};
-
-use regex::Regex;
+use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 
 use super::{
-    ast::{ACCUMULATOR, Call, Comprehension, Expr, ExprId, Kind, Literal, Select},
-    check::Checked,
-    library::{Builtin, Search, add, implementation, search},
+    access::{at, field, has, optional_at},
+    ast::{ACCUMULATOR, Call, Comprehension, Expr, Kind, Literal, Select},
+    containers::{List, Map},
+    library::{Builtin, add, search},
     meter::{CallCost, Meter},
-    value::{Eval, Fault, Key, List, Map, Text, Val, fault, no_such_overload},
+    program::{Form, Program},
+    value::{Eval, Fault, Key, Text, Val, fault, no_such_overload},
 };
-use crate::schema::crd::text::regex as patterns;
 
 const IDENT_COST: u64 = 1;
 const LIST_COST: u64 = 10;
 const MAP_COST: u64 = 30;
 
-/// An expression ready to run.
-#[derive(Debug)]
-pub(super) struct Program {
-    checked: Checked,
-    /// How to run each call, by node.
-    forms: BTreeMap<ExprId, Form>,
-    /// Patterns that stand in the text, compiled once.
-    patterns: BTreeMap<ExprId, Regex>,
-    /// Literals, and lists, maps and conversions of nothing but literals: they cost nothing.
-    constants: BTreeSet<ExprId>,
-}
-
-/// How a call runs.
-#[derive(Clone, Copy)]
-enum Form {
-    And,
-    Or,
-    Conditional,
-    NotStrictlyFalse,
-    OptionalSelect,
-    Index,
-    OptionalIndex,
-    OptionalOr,
-    OptionalOrValue,
-    /// `accumulator + …`: grows the accumulator in place.
-    Accumulate(Option<Builtin>, CallCost),
-    Search(Search, CallCost),
-    Function(Builtin, CallCost),
-}
-
-impl std::fmt::Debug for Form {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Form")
-    }
-}
-
-impl Program {
-    /// Prepares a checked expression.
-    ///
-    /// # Errors
-    /// A literal that cannot be converted or compiled, so that every evaluation would fail.
-    pub fn new(checked: Checked) -> Result<Self, String> {
-        let mut constants = BTreeSet::new();
-        fold_constants(&checked.root, &mut constants);
-        let mut forms = BTreeMap::new();
-        let mut patterns = BTreeMap::new();
-        let mut failed = None;
-        checked.root.walk(&mut |expr| {
-            let Kind::Call(call) = &expr.kind else { return };
-            let Some(mut form) = Form::of(call, checked.overloads_of(expr)) else {
-                failed = Some(format!("no implementation of {}", call.function));
-                return;
-            };
-            if let (Form::Function(_, cost @ CallCost::Search), [_, list]) = (&mut form, call.args.as_slice())
-                && constants.contains(&list.id)
-            {
-                *cost = CallCost::Free;
-            }
-            if let (Form::Search(..), Some(pattern)) = (form, literal_pattern(call)) {
-                match patterns::compile(pattern) {
-                    Ok(regex) => drop(patterns.insert(expr.id, regex)),
-                    Err(error) => failed = Some(error),
-                }
-            }
-            forms.insert(expr.id, form);
-        });
-        if let Some(failed) = failed {
-            return Err(failed);
-        }
-        let program = Self { checked, forms, patterns, constants };
-        program.try_conversions()?;
-        Ok(program)
-    }
-
-    fn try_conversions(&self) -> Result<(), String> {
-        let mut failed = None;
-        self.checked.root.walk(&mut |expr| {
-            if matches!(expr.kind, Kind::Call(_)) && self.constants.contains(&expr.id) {
-                let mut machine = Machine { program: self, meter: &mut Meter::new(), scope: Vec::new() };
-                if let Err(Fault::Error(message)) = machine.eval(expr) {
-                    failed = Some(message.into_owned());
-                }
-            }
-        });
-        failed.map_or(Ok(()), Err)
-    }
-
-    /// Whether the expression reads the variable.
-    pub fn reads(&self, variable: &str) -> bool {
-        self.checked.variables.iter().any(|name| **name == *variable)
-    }
-
-    /// Runs the program with `variables`.
-    pub fn run<'a>(&'a self, meter: &mut Meter, variables: Vec<(&str, Eval<Val<'a>>)>) -> Eval<Val<'a>> {
-        let scope = variables.into_iter().map(|(name, value)| (Arc::from(name), value)).collect();
-        Machine { program: self, meter, scope }.eval(&self.checked.root)
-    }
-}
-
-/// Whether a node is constant, noting all that are.
-fn fold_constants(expr: &Expr, constants: &mut BTreeSet<ExprId>) -> bool {
-    // Every part is visited, also behind one that is not constant.
-    let mut all = |parts: &mut dyn Iterator<Item = &Expr>| {
-        let mut all = true;
-        for part in parts {
-            all &= fold_constants(part, constants);
-        }
-        all
-    };
-    let is_constant = match &expr.kind {
-        Kind::Literal(_) => true,
-        Kind::Ident(_) | Kind::Struct(_) => false,
-        Kind::Select(select) => {
-            all(&mut std::iter::once(&select.operand));
-            false
-        }
-        Kind::Call(call) => {
-            let converts = ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
-            let all = all(&mut call.target.iter().chain(&call.args));
-            all && call.target.is_none() && converts.contains(&&*call.function)
-        }
-        Kind::List(elements) => {
-            all(&mut elements.iter().map(|element| &element.value)) && !elements.iter().any(|element| element.optional)
-        }
-        Kind::Map(entries) => {
-            let all = all(&mut entries.iter().flat_map(|entry| [&entry.key, &entry.value]));
-            all && !entries.iter().any(|entry| entry.optional)
-        }
-        Kind::Comprehension(fold) => {
-            all(&mut [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result].into_iter());
-            false
-        }
-    };
-    if is_constant {
-        constants.insert(expr.id);
-    }
-    is_constant
-}
-
-/// Whether a node names a place in the data. The real server counts such a path as a whole.
-fn is_path(expr: &Expr) -> bool {
-    match &expr.kind {
-        Kind::Ident(_) => true,
-        Kind::Select(select) => !select.test_only,
-        Kind::Call(call) => matches!(&*call.function, "_[_]" | "_[?_]" | "_?._"),
-        _ => false,
-    }
-}
-
-/// The pattern of `text.matches('pattern')` or `matches(text, 'pattern')`, if it is a literal.
-fn literal_pattern(call: &Call) -> Option<&str> {
-    let pattern = if call.target.is_some() { call.args.first() } else { call.args.get(1) }?;
-    match &pattern.kind {
-        Kind::Literal(Literal::String(text)) => Some(text),
-        _ => None,
-    }
-}
-
-impl Form {
-    fn of(call: &Call, overloads: &[&str]) -> Option<Self> {
-        let cost = CallCost::of(&call.function, overloads);
-        let accumulates = call.args.first().and_then(Expr::ident).is_some_and(|name| **name == *ACCUMULATOR);
-        Some(match &*call.function {
-            "_&&_" => Self::And,
-            "_||_" => Self::Or,
-            "_?_:_" => Self::Conditional,
-            "@not_strictly_false" => Self::NotStrictlyFalse,
-            "_?._" => Self::OptionalSelect,
-            "_[_]" => Self::Index,
-            "_[?_]" => Self::OptionalIndex,
-            "or" => Self::OptionalOr,
-            "orValue" => Self::OptionalOrValue,
-            "_+_" if accumulates => Self::Accumulate(None, cost),
-            "cel.@mapInsert" if accumulates => Self::Accumulate(implementation(&call.function, overloads), cost),
-            "matches" => Self::Search(Search::Matches, cost),
-            "find" => Self::Search(Search::Find, cost),
-            "findAll" => Self::Search(Search::FindAll, cost),
-            function => Self::Function(implementation(function, overloads)?, cost),
-        })
-    }
-}
-
-struct Machine<'m, 'a> {
-    program: &'a Program,
-    meter: &'m mut Meter,
+/// A run of a program.
+pub(super) struct Machine<'m, 'a> {
+    pub program: &'a Program,
+    pub meter: &'m mut Meter,
     /// Variables, innermost last. An accumulator may hold an error for a later step to absorb.
-    scope: Vec<(Arc<str>, Eval<Val<'a>>)>,
+    pub scope: Vec<(Arc<str>, Eval<Val<'a>>)>,
 }
 
 impl<'a> Machine<'_, 'a> {
-    fn eval(&mut self, expr: &'a Expr) -> Eval<Val<'a>> {
+    pub fn eval(&mut self, expr: &'a Expr) -> Eval<Val<'a>> {
         if let Kind::Literal(literal) = &expr.kind {
             return Ok(literal_val(literal));
         }
@@ -301,7 +115,14 @@ impl<'a> Machine<'_, 'a> {
             return has(&operand, &select.field).map(Val::Bool);
         }
         self.meter.charge(IDENT_COST)?;
-        field(&operand, &select.field)
+        let value = field(&operand, &select.field)?;
+        self.decoded(&value)?;
+        Ok(value)
+    }
+
+    /// Counts the work behind a value taken from the object: bytes are decoded each time.
+    fn decoded(&mut self, value: &Val<'a>) -> Eval<()> {
+        if let Val::Bytes(bytes) = value { self.meter.work(bytes.len() / 16) } else { Ok(()) }
     }
 
     fn call(&mut self, expr: &'a Expr, call: &'a Call) -> Eval<Val<'a>> {
@@ -326,9 +147,11 @@ impl<'a> Machine<'_, 'a> {
             Form::OptionalSelect => self.optional_select(call),
             Form::Index | Form::OptionalIndex => {
                 let (operand, index) = (self.eval_operand(&call.args[0])?, self.eval_part(&call.args[1])?);
+                self.meter.pass_over(std::slice::from_ref(&index))?;
                 let value =
                     if matches!(form, Form::Index) { at(&operand, &index) } else { optional_at(&operand, &index) }?;
                 self.meter.charge(u64::from(!matches!(value, Val::Optional(None))))?;
+                self.decoded(&value)?;
                 Ok(value)
             }
             Form::OptionalOr | Form::OptionalOrValue => self.optional_or(call, matches!(form, Form::OptionalOrValue)),
@@ -350,7 +173,9 @@ impl<'a> Machine<'_, 'a> {
     }
 
     fn args(&mut self, call: &'a Call) -> Eval<Vec<Val<'a>>> {
-        call.target.iter().chain(&call.args).map(|arg| self.eval(arg)).collect()
+        let args: Vec<Val<'a>> = call.target.iter().chain(&call.args).map(|arg| self.eval(arg)).collect::<Eval<_>>()?;
+        self.meter.pass_over(&args)?;
+        Ok(args)
     }
 
     /// `&&` and `||`: the side that decides wins over an error on the other.
@@ -451,6 +276,9 @@ impl<'a> Machine<'_, 'a> {
 
     fn each_item(&mut self, fold: &'a Comprehension, list: &List<'a>) -> Eval<()> {
         for (at, item) in list.iter().enumerate() {
+            if let Ok(item) = &item {
+                self.decoded(item)?;
+            }
             let index = Val::Int(i64::try_from(at).unwrap_or(i64::MAX));
             let (first, second) = if fold.second.is_some() { (Ok(index), Some(item)) } else { (item, None) };
             if !self.step(fold, first, second)? {
@@ -507,72 +335,12 @@ fn literal_val<'a>(literal: &Literal) -> Val<'a> {
     }
 }
 
-/// `has(operand.name)`
-fn has(operand: &Val<'_>, name: &Arc<str>) -> Eval<bool> {
-    match operand {
-        Val::Map(map) => Ok(map.find(&Key::String(Arc::clone(name)))?.is_some()),
-        Val::Optional(Some(value)) => has(value, name),
-        Val::Optional(None) => Ok(false),
-        _ => no_such_overload(),
-    }
-}
-
-/// `operand.name`; on an optional, what is absent stays absent.
-fn field<'a>(operand: &Val<'a>, name: &Arc<str>) -> Eval<Val<'a>> {
-    match operand {
-        Val::Map(map) => match map.find(&Key::String(Arc::clone(name)))? {
-            Some(value) => Ok(value),
-            None => fault(format!("no such key: {name}")),
-        },
-        Val::Optional(None) => Ok(Val::Optional(None)),
-        Val::Optional(Some(value)) => match &**value {
-            Val::Map(map) => Ok(map.find(&Key::String(Arc::clone(name)))?.map_or(Val::Optional(None), Val::some)),
-            _ => no_such_overload(),
-        },
-        _ => no_such_overload(),
-    }
-}
-
-/// `operand[index]`
-fn at<'a>(operand: &Val<'a>, index: &Val<'a>) -> Eval<Val<'a>> {
-    match operand {
-        Val::Optional(None) => Ok(Val::Optional(None)),
-        Val::Optional(Some(value)) => optional_at(value, index),
-        Val::List(_) | Val::Map(_) => match lookup(operand, index)? {
-            Some(value) => Ok(value),
-            None => {
-                let what = if matches!(operand, Val::List(_)) { "index out of bounds" } else { "no such key" };
-                fault(format!("{what}: {}", shown_index(index)))
-            }
-        },
-        _ => no_such_overload(),
-    }
-}
-
-/// `operand[?index]`
-fn optional_at<'a>(operand: &Val<'a>, index: &Val<'a>) -> Eval<Val<'a>> {
-    match operand {
-        Val::Optional(None) => Ok(Val::Optional(None)),
-        Val::Optional(Some(value)) => optional_at(value, index),
-        _ => Ok(lookup(operand, index)?.map_or(Val::Optional(None), Val::some)),
-    }
-}
-
-fn lookup<'a>(operand: &Val<'a>, index: &Val<'a>) -> Eval<Option<Val<'a>>> {
-    match (operand, index.key()) {
-        (Val::List(list), Some(Key::Number(at, _))) => usize::try_from(at).ok().and_then(|at| list.get(at)).transpose(),
-        (Val::Map(map), Some(key)) => map.find(&key),
-        _ => no_such_overload(),
-    }
-}
-
-fn shown_index(index: &Val<'_>) -> String {
-    match index {
-        Val::Int(value) => value.to_string(),
-        Val::Uint(value) => value.to_string(),
-        Val::Bool(value) => value.to_string(),
-        Val::Double(value) => value.to_string(),
-        Val::String(text) => text.to_string(),
-        other => other.type_name().to_owned(),
+/// Whether a node names a place in the data. The real server counts such a path as a whole.
+fn is_path(expr: &Expr) -> bool {
+    match &expr.kind {
+        Kind::Ident(_) => true,
+        Kind::Select(select) => !select.test_only,
+        Kind::Call(call) => matches!(&*call.function, "_[_]" | "_[?_]" | "_?._"),
+        _ => false,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{
     ast::{ACCUMULATOR, Call, Comprehension, Element, Entry, Expr, Kind, Literal, Select},
-    parse::{Halt, Nodes},
+    nodes::{Halt, Nodes},
 };
 
 type Expand = Result<Expr, Halt>;

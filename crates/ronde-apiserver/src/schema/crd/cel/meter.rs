@@ -2,27 +2,57 @@
 //!
 //! Two counters. `cost` is the real server's unit of account: it decides which rules are refused and when an
 //! evaluation is cancelled. `work` counts what that account leaves out and a hostile rule could live on: items copied
-//! when lists are joined, text made by `replace`, patterns compiled. Either one running out cancels the evaluation.
+//! when lists are joined, everything inside compared values, text made by `replace`, patterns compiled. Either one
+//! running out cancels the evaluation.
 
-use super::value::{Eval, Fault, Val};
+use super::{
+    containers::{List, Map},
+    value::{Eval, Fault, Val},
+};
 
 /// The cost a single evaluation may have, as in the real server: about a tenth of a second.
 pub(in crate::schema::crd) const COST_PER_CALL_MAX: u64 = 1_000_000;
 /// Two million items of a list are about 80 MB, two million characters of text 2 MB.
-const WORK_MAX: u64 = 2_000_000;
+const WORK_PER_CALL_MAX: u64 = 2_000_000;
+/// The work of all evaluations for one object.
+const WORK_MAX: u64 = 20_000_000;
+/// Passing over text is so fast that many bytes are one unit of work.
+const BYTES_PER_WORK: usize = 256;
 /// Compiling a pattern at run time takes up to a few milliseconds; two hundred of them are under a second.
 const WORK_PER_PATTERN: u64 = 10_000;
+
+/// What is left of the work that all evaluations for one object may do.
+#[derive(Debug)]
+pub(in crate::schema::crd) struct WorkLeft(u64);
+
+impl WorkLeft {
+    pub fn new() -> Self {
+        Self(WORK_MAX)
+    }
+
+    #[cfg(test)]
+    pub fn of(work: u64) -> Self {
+        Self(work)
+    }
+}
 
 /// Counts cost and work of one evaluation.
 #[derive(Debug)]
 pub(super) struct Meter {
     cost: u64,
     work: u64,
+    work_max: u64,
 }
 
 impl Meter {
-    pub fn new() -> Self {
-        Self { cost: 0, work: 0 }
+    pub fn new(left: &WorkLeft) -> Self {
+        Self { cost: 0, work: 0, work_max: left.0.min(WORK_PER_CALL_MAX) }
+    }
+
+    /// Ends the count; returns the cost.
+    pub fn stop(self, left: &mut WorkLeft) -> u64 {
+        left.0 = left.0.saturating_sub(self.work);
+        self.cost
     }
 
     pub fn cost(&self) -> u64 {
@@ -42,7 +72,20 @@ impl Meter {
     /// Counts items copied or characters made.
     pub fn work(&mut self, amount: usize) -> Eval<()> {
         self.work = self.work.saturating_add(amount as u64);
-        if self.work > WORK_MAX { Err(Fault::Cancelled) } else { Ok(()) }
+        if self.work > self.work_max { Err(Fault::Cancelled) } else { Ok(()) }
+    }
+
+    /// Counts the passes over texts that even cheap functions make.
+    pub fn pass_over(&mut self, values: &[Val<'_>]) -> Eval<()> {
+        let bytes: usize = values
+            .iter()
+            .map(|value| match value {
+                Val::String(text) => text.len(),
+                Val::Bytes(bytes) => bytes.len(),
+                _ => 0,
+            })
+            .sum();
+        self.work(bytes / BYTES_PER_WORK)
     }
 
     pub fn compile_pattern(&mut self) -> Eval<()> {
@@ -142,7 +185,7 @@ impl CallCost {
             },
             Self::Concat => tenths(size(0).saturating_add(size(1))),
             Self::Contains => tenths(size(0)).saturating_mul(tenths(size(1))),
-            Self::Deep => deep(&args[0]),
+            Self::Deep => deep(&args[0], &mut { DEEP_VALUES_MAX }),
             Self::Sets(times) => 1 + size(0).saturating_mul(size(1)).saturating_mul(u64::from(times)),
             Self::ContainsIp { parses } => tenths(size(0) * 2) + if parses { tenths(size(1)) } else { 0 },
             Self::ContainsCidr { parses } => {
@@ -166,15 +209,40 @@ fn quarters(size: u64) -> u64 {
     size.div_ceil(4)
 }
 
-fn deep(value: &Val<'_>) -> u64 {
+/// More values than any object has; only a rule that nests the same list in itself over and over makes more.
+const DEEP_VALUES_MAX: u32 = 2_000_000;
+
+fn deep(value: &Val<'_>, left: &mut u32) -> u64 {
+    let Some(after) = left.checked_sub(1) else { return COST_PER_CALL_MAX + 1 };
+    *left = after;
     match value {
         Val::String(text) => text.len() as u64 / 10,
         Val::Bytes(bytes) => bytes.len() as u64 / 10,
-        Val::List(list) => list.iter().map(|item| item.map_or(1, |item| deep(&item))).sum(),
-        Val::Map(map) => {
-            let value = |key| map.find(key).ok().flatten().map_or(1, |value| deep(&value));
-            map.keys().iter().map(|key| deep(&key.val()) + value(key)).sum()
-        }
+        Val::List(list) => deep_items(list, left),
+        Val::Map(map) => deep_entries(map, left),
         _ => 1,
     }
+}
+
+fn deep_items(list: &List<'_>, left: &mut u32) -> u64 {
+    let mut sum: u64 = 0;
+    for item in list.iter() {
+        sum = sum.saturating_add(item.map_or(1, |item| deep(&item, left)));
+        if sum > COST_PER_CALL_MAX {
+            break;
+        }
+    }
+    sum
+}
+
+fn deep_entries(map: &Map<'_>, left: &mut u32) -> u64 {
+    let mut sum: u64 = 0;
+    for key in map.keys() {
+        let value = map.find(&key).ok().flatten();
+        sum = sum.saturating_add(deep(&key.val(), left)).saturating_add(value.map_or(1, |value| deep(&value, left)));
+        if sum > COST_PER_CALL_MAX {
+            break;
+        }
+    }
+    sum
 }

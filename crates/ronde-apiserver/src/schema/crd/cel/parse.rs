@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use super::{
-    ast::{Call, Element, Entry, Expr, ExprId, Kind, Literal, Select},
+    ast::{Element, Entry, Expr, Kind, Literal, Select},
     lex::{Token, TokenKind, tokens},
     literal, macros,
+    nodes::{Halt, Nodes, Parse},
     source::Issue,
 };
 
@@ -18,10 +19,6 @@ const LENGTH_MAX: usize = 100_000;
 /// How deep expressions may nest. The real server allows 250; rules in use stay below 20, and what is deeper would
 /// need more stack in every later stage than a thread is sure to have.
 const DEPTH_MAX: u32 = 100;
-/// `optMap` copies its target, so a chain of them doubles the tree at each link: ten thousand nodes are far more than
-/// any rule in use has, and checking them takes milliseconds.
-const NODES_MAX: usize = 50_000;
-
 const START_OF_EXPRESSION: &str =
     "'.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
 const RESERVED: [&str; 16] = [
@@ -68,44 +65,6 @@ pub(super) fn parse(text: &str) -> Result<Parsed, Vec<Issue>> {
             issues.push(issue);
             Err(issues)
         }
-    }
-}
-
-/// A syntax error: nothing behind it is read.
-pub(super) struct Halt(pub Issue);
-
-type Parse<T> = Result<T, Halt>;
-
-/// Makes nodes, remembers their places and collects mistakes that do not stop the parse.
-#[derive(Default)]
-pub(super) struct Nodes {
-    offsets: Vec<u32>,
-    issues: Vec<Issue>,
-}
-
-impl Nodes {
-    pub fn make(&mut self, offset: u32, kind: Kind) -> Parse<Expr> {
-        if self.offsets.len() >= NODES_MAX {
-            return Err(Halt(Issue::nowhere("expression is too large once its macros are expanded")));
-        }
-        let id = ExprId::try_from(self.offsets.len()).unwrap_or(ExprId::MAX);
-        self.offsets.push(offset);
-        Ok(Expr { id, kind })
-    }
-
-    pub fn offset(&self, expr: &Expr) -> u32 {
-        self.offsets[expr.id as usize]
-    }
-
-    /// Notes a mistake and returns a stand-in for the broken node.
-    pub fn broken(&mut self, offset: u32, message: impl Into<String>) -> Parse<Expr> {
-        self.issues.push(Issue::new(offset, message));
-        self.make(offset, Kind::Literal(Literal::Null))
-    }
-
-    pub fn call(&mut self, offset: u32, function: &str, args: Vec<Expr>) -> Parse<Expr> {
-        let call = Call { function: Arc::from(function), target: None, args };
-        self.make(offset, Kind::Call(Box::new(call)))
     }
 }
 

@@ -126,6 +126,19 @@ impl Type {
         if self.is_equal_or_less_specific(&other) { self } else { other }
     }
 
+    /// Whether the type has more than `parts` parts.
+    pub fn is_larger_than(&self, parts: usize) -> bool {
+        fn count(of: &Type, left: usize) -> Option<usize> {
+            let left = left.checked_sub(1)?;
+            match of {
+                Type::List(inner) | Type::Optional(inner) | Type::Type(inner) => count(inner, left),
+                Type::Map(key, value) => count(key, left).and_then(|left| count(value, left)),
+                _ => Some(left),
+            }
+        }
+        count(self, parts).is_none()
+    }
+
     /// The same type with `rename` applied to every type variable in it.
     pub fn with_params(&self, rename: &mut dyn FnMut(&Arc<str>) -> Self) -> Self {
         match self {
@@ -180,6 +193,8 @@ impl fmt::Display for Type {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Substitutions {
     bound: BTreeMap<Arc<str>, Type>,
+    /// What variables stood for before the attempt under way changed it.
+    undo: Vec<(Arc<str>, Option<Type>)>,
     fresh: u32,
 }
 
@@ -207,12 +222,22 @@ impl Substitutions {
 
     /// [`Substitutions::assign`] for lists of equal length, all or nothing.
     pub fn assign_all(&mut self, from: &[Type], to: &[Type]) -> bool {
-        let before = self.bound.clone();
+        self.undo.clear();
         let fits = from.len() == to.len() && from.iter().zip(to).all(|(from, to)| self.fits(from, to));
         if !fits {
-            self.bound = before;
+            while let Some((name, before)) = self.undo.pop() {
+                match before {
+                    Some(before) => self.bound.insert(name, before),
+                    None => self.bound.remove(&name),
+                };
+            }
         }
         fits
+    }
+
+    fn bind(&mut self, name: &Arc<str>, of: Type) {
+        let before = self.bound.insert(Arc::clone(name), of);
+        self.undo.push((Arc::clone(name), before));
     }
 
     fn fits(&mut self, from: &Type, to: &Type) -> bool {
@@ -251,14 +276,14 @@ impl Substitutions {
             }
             let general = other.clone().most_general(bound);
             if !self.occurs(name, &general) {
-                self.bound.insert(Arc::clone(name), general);
+                self.bind(name, general);
             }
             return (true, true);
         }
         if self.occurs(name, other) {
             return (false, false);
         }
-        self.bound.insert(Arc::clone(name), other.clone());
+        self.bind(name, other.clone());
         (true, false)
     }
 

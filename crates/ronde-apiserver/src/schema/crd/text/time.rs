@@ -70,7 +70,7 @@ impl Time {
         let (clock, zone_at) = (rest.get(..8)?, rest[8..].find(|c: char| !c.is_ascii_digit() && c != '.' && c != ','));
         let (fraction, zone) = rest[8..].split_at(zone_at?);
         let offset = parse_offset(zone)?;
-        Self::from_parts(parse_date(date)?, parse_clock(clock)?, parse_fraction(fraction)?, offset)
+        Some(Self::from_parts(parse_date(date)?, parse_clock(clock)?, parse_fraction(fraction)?, offset))
     }
 
     /// Reads what the schema format `date-time` takes: RFC 3339, or without a zone.
@@ -81,13 +81,13 @@ impl Time {
         Self::parse(text).or_else(|| {
             let (date, clock) = text.split_once('T')?;
             let (clock, fraction) = clock.split_at_checked(8)?;
-            Self::from_parts(parse_date(date)?, parse_clock(clock)?, parse_fraction(fraction)?, 0)
+            Some(Self::from_parts(parse_date(date)?, parse_clock(clock)?, parse_fraction(fraction)?, 0))
         })
     }
 
-    fn from_parts(date: Date, clock: i64, nanoseconds: u32, offset: i32) -> Option<Self> {
+    fn from_parts(date: Date, clock: i64, nanoseconds: u32, offset: i32) -> Self {
         let seconds = days_since_1970(date) * SECONDS_PER_DAY + clock - i64::from(offset);
-        Some(Self { seconds, nanoseconds, offset: Offset(offset) })
+        Self { seconds, nanoseconds, offset: Offset(offset) }
     }
 
     /// Midnight UTC of a day.

@@ -34,8 +34,7 @@ impl Url {
         }
         let mut url = Self { text: text.to_owned(), ..Self::default() };
         if text == "*" {
-            "*".clone_into(&mut url.path);
-            return Ok(url);
+            return Ok(Self { path: text.to_owned(), ..url });
         }
         let (scheme, rest) = scheme(text)?;
         url.scheme = scheme.to_lowercase();

@@ -4,8 +4,10 @@ use std::{cmp::Ordering, rc::Rc};
 
 use super::{
     super::{
+        containers::{List, Map},
+        equality::equal,
         meter::Meter,
-        value::{Eval, List, Map, Val, equal, fault, no_such_overload},
+        value::{Eval, Key, Val, fault, no_such_overload},
     },
     Builtin,
     standard::{add, compare},
@@ -16,35 +18,39 @@ pub(super) fn implementation(function: &str) -> Option<Builtin> {
         "isSorted" => is_sorted,
         "min" => |_, args| extreme(args, "min", Ordering::Greater),
         "max" => |_, args| extreme(args, "max", Ordering::Less),
-        "sets.contains" => |_, args| with_two(args, contains_all),
-        "sets.intersects" => |_, args| with_two(args, intersects),
-        "sets.equivalent" => {
-            |_, args| with_two(args, |left, right| Ok(contains_all(left, right)? && contains_all(right, left)?))
-        }
+        "sets.contains" => |meter, args| with_two(meter, args, contains_all),
+        "sets.intersects" => |meter, args| with_two(meter, args, intersects),
+        "sets.equivalent" => |meter, args| with_two(meter, args, equivalent),
         "cel.@mapInsert" => insert,
         _ => return None,
     })
 }
 
-fn with_two<'a>(args: &[Val<'a>], holds: for<'b> fn(&List<'b>, &List<'b>) -> Eval<bool>) -> Eval<Val<'a>> {
+type Relation = for<'b> fn(&mut Meter, &List<'b>, &List<'b>) -> Eval<bool>;
+
+fn with_two<'a>(meter: &mut Meter, args: &[Val<'a>], holds: Relation) -> Eval<Val<'a>> {
     match args {
-        [Val::List(left), Val::List(right)] => holds(left, right).map(Val::Bool),
+        [Val::List(left), Val::List(right)] => holds(meter, left, right).map(Val::Bool),
         _ => no_such_overload(),
     }
 }
 
-fn contains_all(list: &List<'_>, part: &List<'_>) -> Eval<bool> {
+fn equivalent<'a>(meter: &mut Meter, left: &List<'a>, right: &List<'a>) -> Eval<bool> {
+    Ok(contains_all(meter, left, right)? && contains_all(meter, right, left)?)
+}
+
+fn contains_all<'a>(meter: &mut Meter, list: &List<'a>, part: &List<'a>) -> Eval<bool> {
     for item in part.iter() {
-        if !list.contains(&item?)? {
+        if !list.contains(meter, &item?)? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-fn intersects(left: &List<'_>, right: &List<'_>) -> Eval<bool> {
+fn intersects<'a>(meter: &mut Meter, left: &List<'a>, right: &List<'a>) -> Eval<bool> {
     for item in left.iter() {
-        if right.contains(&item?)? {
+        if right.contains(meter, &item?)? {
             return Ok(true);
         }
     }
@@ -98,19 +104,19 @@ fn extreme<'a>(args: &[Val<'a>], name: &'static str, replaced_if: Ordering) -> E
     best.map_or_else(|| fault(format!("{name} called on empty list")), Ok)
 }
 
-pub(super) fn index_of<'a>(list: &List<'a>, wanted: &Val<'a>) -> Eval<Val<'a>> {
+pub(super) fn index_of<'a>(meter: &mut Meter, list: &List<'a>, wanted: &Val<'a>) -> Eval<Val<'a>> {
     for (at, item) in list.iter().enumerate() {
-        if equal(&item?, wanted)? {
+        if equal(meter, &item?, wanted)? {
             return Ok(Val::Int(i64::try_from(at).unwrap_or(i64::MAX)));
         }
     }
     Ok(Val::Int(-1))
 }
 
-pub(super) fn last_index_of<'a>(list: &List<'a>, wanted: &Val<'a>) -> Eval<Val<'a>> {
+pub(super) fn last_index_of<'a>(meter: &mut Meter, list: &List<'a>, wanted: &Val<'a>) -> Eval<Val<'a>> {
     for at in (0..list.len()).rev() {
         if let Some(item) = list.get(at)
-            && equal(&item?, wanted)?
+            && equal(meter, &item?, wanted)?
         {
             return Ok(Val::Int(i64::try_from(at).unwrap_or(i64::MAX)));
         }
@@ -125,9 +131,9 @@ fn insert<'a>(meter: &mut Meter, args: &[Val<'a>]) -> Eval<Val<'a>> {
     let additions: Vec<(Val<'a>, Val<'a>)> = match &args[1..] {
         [key, value] => vec![(key.clone(), value.clone())],
         [Val::Map(other)] => {
-            let pair =
-                |key: &_| Ok((Val::clone(&super::super::value::Key::val(key)), other.find(key)?.unwrap_or(Val::Null)));
-            other.keys().iter().map(pair).collect::<Eval<_>>()?
+            meter.work(other.len())?;
+            let pair = |key: Key| Ok((key.val(), other.find(&key)?.unwrap_or(Val::Null)));
+            other.keys().map(pair).collect::<Eval<_>>()?
         }
         _ => return no_such_overload(),
     };
@@ -139,7 +145,7 @@ fn insert<'a>(meter: &mut Meter, args: &[Val<'a>]) -> Eval<Val<'a>> {
         let Some(key) = key.key() else { return fault("unsupported key type") };
         meter.work(1)?;
         if entries.contains_key(&key) {
-            let shown = super::printf::text_of(&key.val()).unwrap_or_default();
+            let shown = super::printf::text_of(meter, &key.val()).unwrap_or_default();
             return fault(format!("insert failed: key {shown} already exists"));
         }
         entries.insert(key, value);

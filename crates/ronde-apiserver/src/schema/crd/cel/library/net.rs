@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, net::IpAddr, rc::Rc};
 
 use super::{
-    super::value::{Eval, Key, Map, Val, fault, no_such_overload},
+    super::{
+        containers::Map,
+        value::{Eval, Key, Val, fault, no_such_overload},
+    },
     Builtin,
 };
 use crate::schema::crd::text::url::Url;

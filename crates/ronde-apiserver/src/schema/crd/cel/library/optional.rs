@@ -1,7 +1,10 @@
 //! Optional values.
 
 use super::{
-    super::value::{Eval, List, Val, fault, no_such_overload},
+    super::{
+        containers::List,
+        value::{Eval, Val, fault, no_such_overload},
+    },
     Builtin,
 };
 

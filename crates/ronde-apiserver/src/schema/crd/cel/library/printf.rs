@@ -3,14 +3,19 @@
 //! The clauses are read by [`clauses`], which the check of literals at compile time shares. Numbers come out as in
 //! the real server, which writes them for English readers: `%f` groups thousands, `%e` has raised exponents.
 
+use std::fmt::Write as _;
+
 use super::super::{
+    containers::{List, Map},
     meter::Meter,
-    value::{Eval, Fault, List, Map, Val, fault},
+    value::{Eval, Fault, Val, fault},
 };
 use super::standard;
 use crate::schema::crd::text::number;
 
 const PRECISION: usize = 6;
+/// No double has more digits behind the point.
+const FRACTION_DIGITS_MAX: usize = 1100;
 const SUPERSCRIPTS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
 
 /// One piece of a template.
@@ -149,7 +154,7 @@ pub(super) fn print(meter: &mut Meter, template: &str, args: &List<'_>) -> Eval<
                 if let Clause::Fixed(precision) = clause {
                     meter.work(precision)?;
                 }
-                let shown = show(clause, &value?)?;
+                let shown = show(meter, clause, &value?)?;
                 meter.work(shown.len())?;
                 out.push_str(&shown);
                 next += 1;
@@ -159,11 +164,11 @@ pub(super) fn print(meter: &mut Meter, template: &str, args: &List<'_>) -> Eval<
     Ok(out)
 }
 
-fn show(clause: Clause, value: &Val<'_>) -> Eval<String> {
+fn show(meter: &mut Meter, clause: Clause, value: &Val<'_>) -> Eval<String> {
     let refused = || Err(Fault::Error(clause.complaint(value.type_name()).into()));
     match (clause, value) {
         (Clause::String, _) if !clause.takes(value.type_name()) => refused(),
-        (Clause::String, value) => text_of(value),
+        (Clause::String, value) => text_of(meter, value),
         (Clause::Decimal, Val::Int(value)) => Ok(value.to_string()),
         (Clause::Decimal, Val::Uint(value)) => Ok(value.to_string()),
         (Clause::Fixed(precision), Val::Double(value)) => Ok(fixed(*value, precision)),
@@ -198,7 +203,11 @@ fn signed(value: i64, show: fn(u64) -> String) -> String {
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 /// Decimals after the point, commas between thousands before it.
@@ -213,7 +222,9 @@ fn fixed(value: f64, precision: usize) -> String {
         }
         .to_owned();
     }
-    let plain = format!("{:.precision$}", value.abs());
+    let digits = precision.min(FRACTION_DIGITS_MAX);
+    let mut plain = format!("{:.digits$}", value.abs());
+    plain.extend(std::iter::repeat_n('0', precision - digits));
     let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
     let mut grouped = String::new();
     for (at, digit) in whole.chars().enumerate() {
@@ -240,14 +251,14 @@ fn scientific(value: f64) -> String {
 }
 
 /// The text of a value as `%s` shows it.
-pub(super) fn text_of(value: &Val<'_>) -> Eval<String> {
+pub(super) fn text_of(meter: &mut Meter, value: &Val<'_>) -> Eval<String> {
     match value {
         Val::Null => Ok("null".to_owned()),
         Val::List(list) => {
-            let items: Vec<String> = list.iter().map(|item| inner(&item?)).collect::<Eval<_>>()?;
+            let items: Vec<String> = list.iter().map(|item| inner(meter, &item?)).collect::<Eval<_>>()?;
             Ok(format!("[{}]", items.join(", ")))
         }
-        Val::Map(map) => map_text(map),
+        Val::Map(map) => map_text(meter, map),
         other => match standard::to_string(other)? {
             Val::String(text) => Ok(text.to_string()),
             _ => fault("no such overload"),
@@ -255,20 +266,20 @@ pub(super) fn text_of(value: &Val<'_>) -> Eval<String> {
     }
 }
 
-fn map_text(map: &Map<'_>) -> Eval<String> {
+fn map_text(meter: &mut Meter, map: &Map<'_>) -> Eval<String> {
     let mut entries = Vec::new();
     for key in map.keys() {
         // Null fields of an object are absent, but their names are still listed.
         let Some(value) = map.find(&key)? else { continue };
-        entries.push(format!("{}:{}", inner(&key.val())?, inner(&value)?));
+        entries.push(format!("{}:{}", inner(meter, &key.val())?, inner(meter, &value)?));
     }
     entries.sort();
     Ok(format!("{{{}}}", entries.join(", ")))
 }
 
 /// The text of a value inside a list or map: as a rule would write it.
-fn inner(value: &Val<'_>) -> Eval<String> {
-    Ok(match value {
+fn inner(meter: &mut Meter, value: &Val<'_>) -> Eval<String> {
+    let text = match value {
         Val::String(text) => format!("{:?}", &**text),
         Val::Bytes(bytes) => format!("b{:?}", String::from_utf8_lossy(bytes)),
         Val::Double(value) => format!("{value:.PRECISION$}"),
@@ -277,8 +288,11 @@ fn inner(value: &Val<'_>) -> Eval<String> {
         Val::Optional(_) | Val::Ip(_) | Val::Cidr(..) | Val::Quantity(_) | Val::Url(_) => {
             return fault(format!("no formatting function for {}", value.type_name()));
         }
-        other => text_of(other)?,
-    })
+        other => text_of(meter, other)?,
+    };
+    // Before the texts are joined: the same list nested in itself over and over grows without end.
+    meter.work(1 + text.len())?;
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -290,6 +304,7 @@ mod tests {
         assert_eq!(fixed(1_234_567.891, 2), "1,234,567.89");
         assert_eq!(fixed(-1234.5, 6), "-1,234.500000");
         assert_eq!(fixed(2.5, 0), "2");
+        assert_eq!(fixed(1.0, 70_000).len(), 70_002);
         assert_eq!(scientific(12345.678), "1.234568×10⁰⁴");
         assert_eq!(scientific(0.00015), "1.500000×10⁻⁰⁴");
     }

@@ -4,8 +4,9 @@ use std::cmp::Ordering;
 
 use super::{
     super::{
+        equality::{compare_numbers, equal},
         meter::Meter,
-        value::{Eval, Text, Val, compare_numbers, equal, fault, no_such_overload},
+        value::{Eval, Fault, Text, Val, fault, no_such_overload},
     },
     Builtin,
 };
@@ -13,9 +14,12 @@ use crate::schema::crd::text::{duration, number, time::Time};
 
 pub(super) fn implementation(function: &str) -> Option<Builtin> {
     Some(match function {
-        "_==_" => |_, args| equal(&args[0], &args[1]).map(Val::Bool),
+        "_==_" => |meter, args| equal(meter, &args[0], &args[1]).map(Val::Bool),
         // Values that cannot be compared are not equal.
-        "_!=_" => |_, args| Ok(Val::Bool(!equal(&args[0], &args[1]).unwrap_or(false))),
+        "_!=_" => |meter, args| match equal(meter, &args[0], &args[1]) {
+            Err(Fault::Error(_)) => Ok(Val::Bool(true)),
+            result => result.map(|equal| Val::Bool(!equal)),
+        },
         "_<_" => |_, args| ordered(args, |order| order == Ordering::Less),
         "_<=_" => |_, args| ordered(args, |order| order != Ordering::Greater),
         "_>_" => |_, args| ordered(args, |order| order == Ordering::Greater),
@@ -30,8 +34,8 @@ pub(super) fn implementation(function: &str) -> Option<Builtin> {
         "_/_" => |_, args| divide(&args[0], &args[1]),
         "_%_" => |_, args| modulo(&args[0], &args[1]),
         "-_" => |_, args| negate(&args[0]),
-        "@in" => |_, args| match &args[1] {
-            Val::List(list) => list.contains(&args[0]).map(Val::Bool),
+        "@in" => |meter, args| match &args[1] {
+            Val::List(list) => list.contains(meter, &args[0]).map(Val::Bool),
             Val::Map(map) => match args[0].key() {
                 Some(key) => Ok(Val::Bool(map.find(&key)?.is_some())),
                 None => Ok(Val::Bool(false)),
@@ -112,10 +116,7 @@ pub(in super::super) fn add<'a>(meter: &mut Meter, left: &Val<'a>, right: &Val<'
             meter.work(l.len() + r.len())?;
             Ok(Val::Bytes([&**l, &**r].concat().into()))
         }
-        (Val::List(l), Val::List(r)) => {
-            meter.work(l.len() + r.len())?;
-            l.concat(r).map(Val::List)
-        }
+        (Val::List(l), Val::List(r)) => l.concat(meter, r).map(Val::List),
         (Val::Duration(l), Val::Duration(r)) => nanoseconds(l.checked_add(*r)),
         (Val::Timestamp(time), Val::Duration(by)) | (Val::Duration(by), Val::Timestamp(time)) => {
             timestamp(time.checked_add(*by))
@@ -261,8 +262,7 @@ pub(super) fn to_string<'a>(value: &Val<'a>) -> Eval<Val<'a>> {
 
 fn to_duration<'a>(value: &Val<'a>) -> Eval<Val<'a>> {
     match value {
-        Val::Duration(value) => Ok(Val::Duration(*value)),
-        Val::Int(value) => Ok(Val::Duration(*value)),
+        Val::Duration(nanoseconds) | Val::Int(nanoseconds) => Ok(Val::Duration(*nanoseconds)),
         Val::String(text) => match duration::parse(text) {
             Some(nanoseconds) => Ok(Val::Duration(nanoseconds)),
             None => conversion(value, "google.protobuf.Duration"),

@@ -59,16 +59,15 @@ pub(in super::super) fn search<'a>(
         return no_such_overload();
     };
     let made;
-    let regex = match compiled {
-        Some(regex) => regex,
-        None => {
-            meter.compile_pattern()?;
-            made = compile(pattern).or_else(|error| match what {
-                Search::Matches => fault(error),
-                _ => fault(format!("Illegal regex: {error}")),
-            })?;
-            &made
-        }
+    let regex = if let Some(regex) = compiled {
+        regex
+    } else {
+        meter.compile_pattern()?;
+        made = compile(pattern).or_else(|error| match what {
+            Search::Matches => fault(error),
+            _ => fault(format!("Illegal regex: {error}")),
+        })?;
+        &made
     };
     Ok(match what {
         Search::Matches => Val::Bool(regex.is_match(text)),
@@ -99,8 +98,9 @@ fn map<'a>(args: &[Val<'a>], change: fn(&str) -> String) -> Eval<Val<'a>> {
     }
 }
 
-fn char_at<'a>(_: &mut Meter, args: &[Val<'a>]) -> Eval<Val<'a>> {
+fn char_at<'a>(meter: &mut Meter, args: &[Val<'a>]) -> Eval<Val<'a>> {
     let [Val::String(text), Val::Int(at)] = args else { return no_such_overload() };
+    meter.work(text.len() / 16)?;
     let chars = text.chars().count();
     match usize::try_from(*at) {
         Ok(at) if at <= chars => Ok(Val::string(text.chars().nth(at).map(String::from).unwrap_or_default())),
@@ -120,7 +120,7 @@ fn index_of<'a>(meter: &mut Meter, args: &[Val<'a>]) -> Eval<Val<'a>> {
     let (text, part, from) = match args {
         [Val::String(text), Val::String(part)] => (text, part, 0),
         [Val::String(text), Val::String(part), Val::Int(from)] => (text, part, *from),
-        [Val::List(list), item] => return super::lists::index_of(list, item),
+        [Val::List(list), item] => return super::lists::index_of(meter, list, item),
         _ => return no_such_overload(),
     };
     if part.is_empty() {
@@ -137,7 +137,7 @@ fn last_index_of<'a>(meter: &mut Meter, args: &[Val<'a>]) -> Eval<Val<'a>> {
     let (text, part, from) = match args {
         [Val::String(text), Val::String(part)] => (text, part, None),
         [Val::String(text), Val::String(part), Val::Int(from)] => (text, part, Some(*from)),
-        [Val::List(list), item] => return super::lists::last_index_of(list, item),
+        [Val::List(list), item] => return super::lists::last_index_of(meter, list, item),
         _ => return no_such_overload(),
     };
     let chars = text.chars().count();
