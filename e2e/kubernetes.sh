@@ -6,8 +6,8 @@
 #   kubernetes.sh env DIR         prints the shell line that points kubectl at it
 #
 # DIR receives data, logs, certificates and `kubeconfig`. PORT is the API server's (default: a free
-# one). RONDE_CONTROLLERS replaces the list of controllers; there are no workload controllers in
-# it, so that nothing but the test writes objects. Every process is stopped by its recorded id.
+# one). RONDE_CONTROLLERS replaces the list of controllers (`none`: not one); there are no workload
+# controllers in it, so that nothing but the test writes objects. Every process is stopped by its recorded id.
 set -euo pipefail
 
 readonly READY_SECONDS=60
@@ -174,7 +174,7 @@ up() {
     write_kubeconfig "$dir/controllers.kubeconfig" "$dir" "$port" "$controllers"
     start_etcd "$dir" "$etcd" "$(free_port)"
     start_apiserver "$dir" "$port" "$etcd" "$admin"
-    start_controllers "$dir" "$(free_port)"
+    [[ $CONTROLLERS == none ]] || start_controllers "$dir" "$(free_port)"
     say "up: KUBECONFIG=$dir/kubeconfig"
 }
 
