@@ -103,6 +103,23 @@ fn many_updates_of_one_object_do_not_fill_the_memory() {
     assert!(state.collections[&key.collection].history.after(39_999, 0, 1).is_err());
 }
 
+#[tokio::test]
+async fn the_file_does_not_grow_with_updates_of_one_object() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("store");
+    let store = Store::open(&path)?;
+    let mut object = store.commit(put("a", Expect::Absent, 0)).await?;
+    let mut sizes = Vec::new();
+    for number in 1..=1500 {
+        object = store.commit(put("a", Expect::Revision(object.revision), number)).await?;
+        if number % 500 == 0 {
+            sizes.push(fs_err::metadata(&path)?.len());
+        }
+    }
+    assert_eq!(sizes[0], sizes[2], "{sizes:?}");
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
