@@ -13,6 +13,7 @@ use self::graph::{Action, Event, Graph, Kind, Step};
 use crate::{
     api::Api,
     error::ApiError,
+    registry::Registry,
     store::{self, EventKind, Key, Object, Range, Revision, TooOld},
     verbs::{Call, delete::DeleteOptions, meta, update::Next},
 };
@@ -30,6 +31,8 @@ struct Collector {
     graph: Graph,
     /// Up to where each collection has been read.
     seen: BTreeMap<Arc<str>, Revision>,
+    /// What was served at the last look; kinds are learnt only when that has changed.
+    registry: Option<Arc<Registry>>,
 }
 
 /// Collects garbage until the server stops.
@@ -60,10 +63,14 @@ pub async fn run(api: Api) {
 impl Collector {
     /// Reads what has happened since the last look.
     fn observe(&mut self, api: &Api) {
-        for resource in api.registry().all() {
-            let info = &resource.info;
-            let kind = Kind { collection: resource.collection.clone(), is_namespaced: info.namespaced };
-            self.graph.learn_kind(&info.api_version(), &info.kind, kind);
+        let registry = api.registry();
+        if self.registry.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &registry)) {
+            for resource in registry.all() {
+                let info = &resource.info;
+                let kind = Kind { collection: resource.collection.clone(), is_namespaced: info.namespaced };
+                self.graph.learn_kind(&info.api_version(), &info.kind, kind);
+            }
+            self.registry = Some(registry);
         }
         // All collections are read up to the same revision. Else a dependent might be seen before its owner.
         let cut = api.store().revision();
