@@ -12,7 +12,7 @@ mod time;
 use serde_json::{Map, Value};
 
 use super::{Additional, Empty, Format, Node, Type};
-use crate::error::ApiError;
+use crate::{decode::json_type, error::ApiError};
 
 /// How many unknown fields are reported, as in the real server.
 const UNKNOWN_MAX: usize = 100;
@@ -269,7 +269,7 @@ impl Decoder {
             Err(scalars::Wrong::FatalForm(text)) => self.fatal = Some(text),
             Err(scalars::Wrong::FatalType(ty)) => {
                 let given =
-                    if scalars::is_fraction(value) { format!("number {value}") } else { word(value).to_owned() };
+                    if scalars::is_fraction(value) { format!("number {value}") } else { json_type(value).to_owned() };
                 self.fatal = Some(mismatch(&given, path, ty));
             }
         }
@@ -277,7 +277,7 @@ impl Decoder {
 
     fn mistyped(&mut self, value: &Value, node: Node<'_>, path: &Path<'_>) {
         if self.error.is_none() {
-            self.error = Some(mismatch(word(value), path, &type_name(node)));
+            self.error = Some(mismatch(json_type(value), path, &type_name(node)));
         }
     }
 
@@ -295,17 +295,6 @@ fn mismatch(given: &str, path: &Path<'_>, wanted: &str) -> String {
             format!("json: cannot unmarshal {given} into Go struct field {owner}.{} of type {wanted}", path.fields())
         }
         None => format!("json: cannot unmarshal {given} into Go value of type {wanted}"),
-    }
-}
-
-fn word(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 
