@@ -30,7 +30,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     api::Api,
     error::ApiError,
-    http::{is_public, reply},
+    http::{discard, is_public, reply},
 };
 
 /// Clients of one machine: controllers, nodes, a few people. Each holds some 50 KB.
@@ -121,6 +121,7 @@ async fn authenticate(
     let impersonates = request.headers().keys().any(|name| name.as_str().starts_with("impersonate-"));
     match user {
         Some(_) if impersonates => {
+            discard(request.into_body()).await;
             reply::error(&ApiError::new(403, "Forbidden", "impersonation is not supported on one machine"))
         }
         Some(user) => {
@@ -128,6 +129,7 @@ async fn authenticate(
             next.run(request).await
         }
         None => {
+            discard(request.into_body()).await;
             let mut answer = reply::error(&ApiError::new(401, "Unauthorized", "Unauthorized"));
             answer.headers_mut().insert(header::WWW_AUTHENTICATE, http::HeaderValue::from_static("Bearer"));
             answer

@@ -106,6 +106,15 @@ async fn hostile_bodies_get_a_clear_answer_and_change_nothing() -> anyhow::Resul
         let (_, after) = send(&admin, "GET", list, "").await?;
         assert_eq!(after["items"].as_array().map(Vec::len), Some(0), "{what}");
     }
+    // One client, one connection: a refused body leaves it usable.
+    let (stranger, wide) = (server.client(Some("wrong"))?, vec![b'x'; 8 << 20]);
+    for _ in 0..20 {
+        for (client, expected) in [(&admin, StatusCode::PAYLOAD_TOO_LARGE), (&stranger, StatusCode::UNAUTHORIZED)] {
+            let (status, _) = send(client, "POST", "/api/v1/namespaces/default/configmaps", wide.clone()).await?;
+            assert_eq!(status, expected);
+        }
+        assert_eq!(send(&admin, "GET", list, "").await?.0, StatusCode::OK);
+    }
     for query in
         ["labelSelector=a%20in", "labelSelector=!!", "fieldSelector=x", "limit=x", "continue=%%%", "resourceVersion=-1"]
     {

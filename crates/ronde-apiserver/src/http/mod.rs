@@ -12,15 +12,19 @@ pub mod target;
 
 use std::time::Duration;
 
-use axum::{Router, extract::Request, routing::any};
-use bytes::Bytes;
+use axum::{Router, body::Body, extract::Request, routing::any};
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header, request::Parts};
+use http_body_util::BodyExt as _;
 
 use self::reply::Reply;
 use crate::{api::Api, auth::User, decode, error::ApiError};
 
 /// How long a client may take to send a body of at most three megabytes.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How much of a refused body is read all the same, and for how long.
+const REFUSED_BYTES_MAX: usize = 64 << 20;
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the router of the whole API.
 pub fn router(api: Api) -> Router {
@@ -64,12 +68,14 @@ impl Asked {
     /// # Errors
     /// If the body is too large, or does not come.
     pub async fn read(request: Request) -> Result<Self, ApiError> {
-        let (parts, body) = request.into_parts();
+        let (parts, mut body) = request.into_parts();
         let mut asked = Self::without_body(parts);
-        let read = axum::body::to_bytes(body, decode::BODY_BYTES_MAX);
-        asked.body = match tokio::time::timeout(BODY_TIMEOUT, read).await {
-            Ok(Ok(bytes)) => bytes,
-            Ok(Err(error)) if is_length_limit(&error) => return Err(decode::too_large()),
+        asked.body = match tokio::time::timeout(BODY_TIMEOUT, read_bounded(&mut body)).await {
+            Ok(Ok(Some(bytes))) => bytes,
+            Ok(Ok(None)) => {
+                discard(body).await;
+                return Err(decode::too_large());
+            }
             Ok(Err(error)) => return Err(ApiError::bad_request(format!("cannot read the body: {error}"))),
             Err(_) => return Err(ApiError::new(408, "Timeout", "the body of the request did not arrive in time")),
         };
@@ -95,9 +101,34 @@ impl Asked {
     }
 }
 
-fn is_length_limit(error: &axum::Error) -> bool {
-    let source = std::error::Error::source(error);
-    source.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>)
+/// Reads a body to its end, or to the point where it is too large: then there is none.
+async fn read_bounded(body: &mut Body) -> Result<Option<Bytes>, axum::Error> {
+    let mut read = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            if read.len() + data.len() > decode::BODY_BYTES_MAX {
+                return Ok(None);
+            }
+            read.extend_from_slice(&data);
+        }
+    }
+    Ok(Some(read.freeze()))
+}
+
+/// Reads the rest of a refused body, so that the client is not cut off while it still speaks and sees its answer.
+///
+/// Within bounds: a client that goes on and on is cut off.
+pub async fn discard(mut body: Body) {
+    let rest = async {
+        let mut left = REFUSED_BYTES_MAX;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.into_data().map_or(0, |data| data.len()));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(REFUSED_TIMEOUT, rest).await;
 }
 
 /// The answer to a path that leads nowhere, as Go's HTTP server words it.
