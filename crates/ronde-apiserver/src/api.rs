@@ -12,8 +12,10 @@ use crate::{
     auth::{Account, Keys, User},
     error::ApiError,
     kinds::pod_admission::{self, Priority},
+    nodes::NodeDoor,
     registry::{Registry, Resource},
     store::{Key, Range, Store},
+    verbs::ServiceNetwork,
     world::World,
 };
 
@@ -36,6 +38,10 @@ struct Inner {
     registry: RwLock<Arc<Registry>>,
     /// Held while a service's addresses are chosen and stored.
     addresses: Arc<Mutex<()>>,
+    /// Where cluster IPs come from.
+    service_network: ServiceNetwork,
+    /// None until a node is connected.
+    nodes: RwLock<Option<Arc<dyn NodeDoor>>>,
 }
 
 impl Api {
@@ -45,6 +51,7 @@ impl Api {
         keys: Keys,
         ca_pem: Option<String>,
         admission: Vec<Arc<dyn Admission>>,
+        service_network: ServiceNetwork,
     ) -> Self {
         let registry = RwLock::new(Arc::new(Registry::new(&[])));
         let inner = Inner {
@@ -56,6 +63,8 @@ impl Api {
             stopping: CancellationToken::new(),
             registry,
             addresses: Arc::default(),
+            service_network,
+            nodes: RwLock::default(),
         };
         let api = Self(Arc::new(inner));
         api.refresh();
@@ -89,6 +98,18 @@ impl Api {
 
     pub fn addresses(&self) -> &Arc<Mutex<()>> {
         &self.0.addresses
+    }
+
+    pub fn service_network(&self) -> ServiceNetwork {
+        self.0.service_network
+    }
+
+    pub fn nodes(&self) -> Option<Arc<dyn NodeDoor>> {
+        self.0.nodes.read().clone()
+    }
+
+    pub fn set_nodes(&self, door: Option<Arc<dyn NodeDoor>>) {
+        *self.0.nodes.write() = door;
     }
 
     /// Called after every write: what is served follows the stored CRDs before the write is answered.

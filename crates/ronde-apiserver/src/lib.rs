@@ -20,6 +20,7 @@ pub mod jsonpath;
 mod kinds;
 pub mod names;
 mod namespaces;
+pub mod nodes;
 mod openapi;
 pub mod patch;
 pub mod quantity;
@@ -36,4 +37,5 @@ pub mod world;
 pub use self::{
     identity::IdentityError,
     server::{Apiserver, OpenError, Options, Server},
+    verbs::ServiceNetwork,
 };

@@ -14,8 +14,11 @@ use crate::{
     error::ApiError,
     gc, http,
     identity::{Identity, IdentityError},
-    namespaces, serve,
+    namespaces,
+    nodes::NodeDoor,
+    serve,
     store::{self, Store},
+    verbs::ServiceNetwork,
     world::World,
 };
 
@@ -34,6 +37,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// In-process admission of our own kinds.
     pub admission: Vec<Arc<dyn Admission>>,
+    /// Where cluster IPs come from.
+    pub service_network: ServiceNetwork,
 }
 
 /// Why the server could not start.
@@ -81,7 +86,7 @@ impl Apiserver {
         let damaged = |_| OpenError::Identity(IdentityError::Randomness);
         let signing = Keys::generate().map_err(damaged)?;
         let keys = Keys::new(world.uid(), &signing).map_err(damaged)?;
-        Self::start(Api::new(store, world, keys, None, Vec::new())).await
+        Self::start(Api::new(store, world, keys, None, Vec::new(), ServiceNetwork::default())).await
     }
 
     /// Returns the service that answers requests; whoever calls it is trusted.
@@ -89,10 +94,17 @@ impl Apiserver {
         self.router.clone()
     }
 
+    /// Lets pods be asked for logs, terminals and ports; a node starts after the server that it is a client of.
+    pub fn connect_nodes(&self, door: Arc<dyn NodeDoor>) {
+        self.api.set_nodes(Some(door));
+    }
+
     /// Ends watches and loops.
     pub async fn stop(self) {
         self.api.stopping().cancel();
         self.loops.wait().await;
+        // The node holds a client of this server: without this, each would keep the other.
+        self.api.set_nodes(None);
     }
 }
 
@@ -106,9 +118,11 @@ impl Server {
         let listening = |source| OpenError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listening)?;
         let endpoint = listener.local_addr().map_err(listening)?;
-        let identity = Identity::open(&options.data_dir, &[endpoint.ip()]).map_err(OpenError::Identity)?;
+        let names = [endpoint.ip(), options.service_network.api().into()];
+        let identity = Identity::open(&options.data_dir, &names).map_err(OpenError::Identity)?;
         let store = Store::open(&options.data_dir.join("store.redb")).map_err(OpenError::Store)?;
-        let api = Api::new(store, World::real(), identity.keys, Some(identity.ca_pem), options.admission);
+        let (admission, network) = (options.admission, options.service_network);
+        let api = Api::new(store, World::real(), identity.keys, Some(identity.ca_pem), admission, network);
         let inner = Apiserver::start(api).await?;
         Ok(Self { inner, listener, endpoint, tls: identity.tls })
     }
@@ -128,6 +142,11 @@ impl Server {
 
     pub fn router(&self) -> Router {
         self.inner.router()
+    }
+
+    /// As [`Apiserver::connect_nodes`].
+    pub fn connect_nodes(&self, door: Arc<dyn NodeDoor>) {
+        self.inner.connect_nodes(door);
     }
 
     /// Serves until `stop`, then ends open requests and the loops.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use ronde_apiserver::quantity::Quantity;
 
 use crate::failure::EXIT_CODES;
 
@@ -24,9 +25,9 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Start the Kubernetes API of this machine and select its context.
+    /// Make this machine a Kubernetes cluster and select its context.
     Up(UpArgs),
-    /// Stop it and take its context out of the kubeconfig.
+    /// Stop it with all of its pods, and take its context out of the kubeconfig.
     Down(DownArgs),
     /// Show whether it runs, where, and what it holds.
     Status(StatusArgs),
@@ -57,6 +58,9 @@ pub struct UpArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443", value_parser = parse_listen)]
     pub listen: SocketAddr,
 
+    #[command(flatten)]
+    pub node: NodeArgs,
+
     /// Go on in the background once it is ready; the log is DIR/ronde.log.
     #[arg(short, long)]
     pub detach: bool,
@@ -64,6 +68,47 @@ pub struct UpArgs {
     /// This is the background process of `--detach`.
     #[arg(long, hide = true, conflicts_with = "detach")]
     pub detached: bool,
+}
+
+/// How the machine appears as nodes.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct NodeArgs {
+    /// Divide the machine into so many nodes; 0 leaves the bare API, in which nothing is placed, run or controlled.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=NODES_MAX))]
+    pub nodes: u32,
+
+    /// CPUs of each node, as in `4` or `500m` [default: an equal share of the machine].
+    #[arg(long, value_name = "CPUS", value_parser = parse_quantity)]
+    pub cpus: Option<Quantity>,
+
+    /// Memory of each node, as in `8Gi` [default: an equal share of the machine].
+    #[arg(long, value_name = "MEMORY", value_parser = parse_quantity)]
+    pub memory: Option<Quantity>,
+
+    /// GPUs of each node, declared as `nvidia.com/gpu` [default: an equal share of those that are there].
+    #[arg(long, value_name = "GPUS")]
+    pub gpus: Option<u64>,
+
+    /// How far pods are kept apart from this machine.
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub isolation: IsolationArg,
+}
+
+/// More nodes than a machine can play with.
+const NODES_MAX: i64 = 1000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IsolationArg {
+    /// The best that the machine allows; what is missing is said.
+    Auto,
+    /// All of it, or `ronde up` refuses.
+    Full,
+    /// None: pods are plain processes.
+    None,
+}
+
+fn parse_quantity(text: &str) -> Result<Quantity, String> {
+    Quantity::parse(text).map_err(|error| error.to_string())
 }
 
 #[derive(Debug, Clone, ClapArgs)]

@@ -5,6 +5,12 @@
 
 use std::{io, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
+use ronde_node::{
+    machine::rootless,
+    net::Place,
+    sweep::{self, Swept},
+};
+use ronde_process::Alone;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -14,6 +20,7 @@ use rustix::{
 use crate::{
     Context,
     args::DownArgs,
+    client,
     data_dir::{DataDir, DataDirError},
     environment,
     failure::{Answer, Blame, Failure, Outcome},
@@ -38,6 +45,8 @@ pub enum DownError {
     Signal { pid: i32, source: io::Error },
     #[error("process {pid} does not end, not even when killed")]
     Stuck { pid: i32 },
+    #[error("cannot stop the pods")]
+    Sweep { source: io::Error },
 }
 
 impl Failure for DownError {
@@ -49,7 +58,7 @@ impl Failure for DownError {
         match self {
             Self::OutOfReach { .. } => Some("run `ronde down` where it was started".to_owned()),
             Self::Signal { .. } => Some("run `ronde down` as the user who started it".to_owned()),
-            Self::Stuck { .. } => None,
+            Self::Stuck { .. } | Self::Sweep { .. } => None,
         }
     }
 }
@@ -73,8 +82,13 @@ pub fn run(args: &DownArgs, context: &Context) -> Outcome {
         None => printer.say(format_args!("ronde is not running (data in {})", data_dir.path().display())),
     }
 
-    // 2. Nothing may start while we tidy up.
+    // 2. Nothing may start while we tidy up: pods, links and control groups go first.
     let lock = Lock::take(data_dir.path(), &about())?;
+    let swept = sweep(&data_dir, context)?;
+    if swept.pods > 0 {
+        let pods = if swept.pods == 1 { "pod" } else { "pods" };
+        printer.say(format_args!("stopped {} {pods}", swept.pods));
+    }
     kubeconfig::remove(data_dir.path())?;
     if let Some(record) = record {
         printer.say(format_args!("removed the context `{NAME}` from {}", record.kubeconfig.display()));
@@ -89,6 +103,27 @@ pub fn run(args: &DownArgs, context: &Context) -> Outcome {
     }
     drop(lock);
     Ok(Answer::Done)
+}
+
+/// Takes down what the node has left running: pods outlive the process that started them.
+fn sweep(data_dir: &DataDir, context: &Context) -> Result<Swept, Box<dyn Failure>> {
+    let node = data_dir.path().join("node");
+    if !node.exists() {
+        return Ok(Swept::default());
+    }
+    let fail = |source| DownError::Sweep { source };
+    let is_home = rootless::living_holder(&node.join("holder.lock")).map_err(fail)?.is_some();
+    let place = if is_home {
+        let home = Alone::check().and_then(|alone| rootless::enter(alone, &node)).map_err(fail)?;
+        Place::Own(home.network)
+    } else {
+        Place::Host
+    };
+    let is_allowed = is_home || context.environment.is_root;
+    let runtime = client::runtime()?;
+    let swept = runtime.block_on(sweep::sweep(data_dir.path(), is_allowed.then_some(&place))).map_err(fail)?;
+    rootless::leave(&node).map_err(fail)?;
+    Ok(swept)
 }
 
 fn about() -> About {

@@ -22,7 +22,13 @@ pub struct Environment {
     pub log_filter: Option<String>,
     /// `$NO_COLOR`, when set to anything.
     pub no_color: bool,
+    /// What programs in pods inherit, as from an image.
+    pub for_pods: Vec<(String, String)>,
 }
+
+/// Where the user's programs and libraries are, and how they speak: pods see the same files, so they need the same.
+const FOR_PODS: [&str; 9] =
+    ["PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "CUDA_HOME"];
 
 impl Environment {
     /// Reads the environment of this process.
@@ -36,6 +42,10 @@ impl Environment {
             is_root: rustix::process::geteuid().is_root(),
             log_filter: variable("RONDE_LOG").and_then(|value| value.into_string().ok()),
             no_color: variable("NO_COLOR").is_some(),
+            for_pods: FOR_PODS
+                .iter()
+                .filter_map(|name| Some(((*name).to_owned(), variable(name)?.into_string().ok()?)))
+                .collect(),
         }
     }
 }

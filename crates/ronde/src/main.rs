@@ -44,6 +44,10 @@ pub struct Context {
 }
 
 fn main() -> ExitCode {
+    // The helpers of the node fork: they come before everything else.
+    if let Some(code) = ronde_node::helper::run(&std::env::args().collect::<Vec<_>>()) {
+        return code;
+    }
     let args = Args::parse();
     let context = Context { environment: Environment::read(), printer: Printer { quiet: args.quiet } };
     panic::set_hook(Box::new(|bug| printer::bug(&bug.to_string())));

@@ -73,6 +73,20 @@ impl Query {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
+    /// The value of a parameter that may be there and empty.
+    pub fn find(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a parameter is on, as the real server reads it for pods: any value but `0` and `false`.
+    pub fn switch(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
+    }
+
     pub fn flag(&self, name: &str) -> bool {
         matches!(self.get(name), "true" | "1" | "t" | "T" | "True" | "TRUE")
     }

@@ -4,6 +4,7 @@ use axum::{
     body::Body,
     extract::{Request, State},
 };
+use futures::StreamExt as _;
 use http::{Method, StatusCode, header};
 
 use super::{
@@ -17,6 +18,7 @@ use super::{
 use crate::{
     api::Api,
     error::{ApiError, Subject},
+    nodes,
     verbs::{Call, Shown, body::decode_as, delete::DeleteOptions, filter::Filter, list, meta, review, watch},
 };
 
@@ -38,9 +40,13 @@ pub async fn handle(State(api): State<Api>, request: Request) -> Reply {
         return page_not_found();
     }
     let deprecation = resource.and_then(|resource| resource.deprecation()).map(str::to_owned);
-    let answer = match Asked::read(request).await {
-        Ok(asked) => dispatch(api, &method, target, &asked).await,
-        Err(error) => Err(error),
+    let answer = if nodes::is_for_node(&target) {
+        ask_node(api, &method, target, request).await
+    } else {
+        match Asked::read(request).await {
+            Ok(asked) => dispatch(api, &method, target, &asked).await,
+            Err(error) => Err(error),
+        }
     };
     let mut answer = answer.unwrap_or_else(|error| reply::error(&error));
     reply::warn_first(&mut answer, deprecation);
@@ -123,19 +129,8 @@ async fn on_object(mut call: Call, method: &Method, asked: &Asked) -> Result<Rep
 }
 
 async fn on_subresource(mut call: Call, method: &Method, asked: &Asked) -> Result<Reply, ApiError> {
-    let verb = match *method {
-        Method::GET => "get",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
-        Method::POST => "create",
-        _ => return Err(no_such_method()),
-    };
-    let name = call.target.subresource.clone();
-    let known = call.resource.info.subresource(&name).ok_or_else(no_such_resource)?;
-    if !known.verbs.contains(&verb) {
-        return Err(no_such_method());
-    }
-    match (name.as_str(), verb) {
+    let verb = subresource_verb(&call, method)?;
+    match (call.target.subresource.as_str(), verb) {
         ("status", _) => on_object(call, method, asked).await,
         ("scale", _) => {
             let encoder = Encoder::new(call.api.world().clone(), form(asked, true)?, &asked.query)?;
@@ -151,6 +146,33 @@ async fn on_subresource(mut call: Call, method: &Method, asked: &Asked) -> Resul
             Ok(if value.is_null() { reply::empty(status) } else { encoder.value(status, &value) })
         }
     }
+}
+
+/// Returns the verb that a method means, if the subresource has it.
+fn subresource_verb(call: &Call, method: &Method) -> Result<&'static str, ApiError> {
+    let verb = match *method {
+        Method::GET => "get",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::POST => "create",
+        _ => return Err(no_such_method()),
+    };
+    let known = call.resource.info.subresource(&call.target.subresource).ok_or_else(no_such_resource)?;
+    if known.verbs.contains(&verb) { Ok(verb) } else { Err(no_such_method()) }
+}
+
+/// Hands a request for logs, a terminal or a port to the node of its pod, connection and all.
+async fn ask_node(api: Api, method: &Method, target: Target, request: Request) -> Result<Reply, ApiError> {
+    let (parts, body) = request.into_parts();
+    let asked = Asked::without_body(parts.clone());
+    let stopping = api.stopping().clone();
+    let call = find(api, target, &asked)?;
+    subresource_verb(&call, method)?;
+    let Some((door, ask)) = call.for_node(&asked.query)? else { return Ok(reply::empty(StatusCode::NO_CONTENT)) };
+    ask.what.check_request(&parts.headers)?;
+    let answer = door.ask(ask, Request::from_parts(parts, body)).await;
+    // A log that is followed would otherwise hold the server when it is to stop.
+    Ok(answer.map(|body| Body::from_stream(body.into_data_stream().take_until(stopping.cancelled_owned()))))
 }
 
 /// The older way to bind a pod: the name is in the body.

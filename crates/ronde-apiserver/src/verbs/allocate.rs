@@ -15,12 +15,43 @@ use crate::{
     store::Range,
 };
 
-/// The first address of the service network 10.96.0.0/16, the usual one of a new cluster.
-const NETWORK: u32 = u32::from_be_bytes([10, 96, 0, 0]);
-/// The first is kept for the API server's own service.
-const FIRST: u32 = 2;
-const LAST: u32 = 0xFFFE;
+/// The first addresses are for the cluster's own services: the API, names.
+const RESERVED: u32 = 16;
 const NODE_PORTS: RangeInclusive<i64> = 30000..=32767;
+
+/// The addresses that services get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceNetwork {
+    first: u32,
+    size: u32,
+}
+
+impl ServiceNetwork {
+    /// The network of a first address and a number of leading bits, at most 30 and at least 8 of them.
+    pub fn new(first: Ipv4Addr, bits: u8) -> Self {
+        Self { first: u32::from(first), size: 1 << (32 - bits.clamp(8, 30)) }
+    }
+
+    /// The address of the API server's own service.
+    pub fn api(self) -> Ipv4Addr {
+        Ipv4Addr::from(self.first + 1)
+    }
+
+    fn to_give(self) -> impl Iterator<Item = Ipv4Addr> {
+        (RESERVED.min(self.size / 2)..self.size - 1).map(move |number| Ipv4Addr::from(self.first + number))
+    }
+
+    fn contains(self, address: Ipv4Addr) -> bool {
+        (1..self.size - 1).contains(&u32::from(address).wrapping_sub(self.first))
+    }
+}
+
+/// 10.96.0.0/16, the usual one of a new cluster.
+impl Default for ServiceNetwork {
+    fn default() -> Self {
+        Self::new(Ipv4Addr::new(10, 96, 0, 0), 16)
+    }
+}
 
 /// What other services use already.
 struct InUse {
@@ -60,7 +91,7 @@ impl Call {
 
     fn give_address(&self, value: &mut Value, old: Option<&Value>, in_use: &InUse) -> Result<(), ApiError> {
         if service::needs_cluster_ip(value) {
-            let mut all = (FIRST..=LAST).map(|number| Ipv4Addr::from(NETWORK + number).to_string());
+            let mut all = self.api.service_network().to_give().map(|address| address.to_string());
             let free = all.find(|address| !in_use.addresses.contains(address));
             let free = free.ok_or_else(|| ApiError::internal("failed to allocate a serviceIP: range is full"))?;
             service::set_cluster_ip(value, &free);
@@ -73,8 +104,7 @@ impl Call {
         if wanted == had {
             return Ok(());
         }
-        let number = u32::from(address).wrapping_sub(NETWORK);
-        let why = if !(1..=LAST).contains(&number) {
+        let why = if !self.api.service_network().contains(address) {
             "the provided network does not match the current range"
         } else if in_use.addresses.contains(wanted) {
             "provided IP is already allocated"

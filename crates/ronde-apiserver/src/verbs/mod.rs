@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use self::allocate::ServiceNetwork;
 use crate::{
     api::Api,
     auth::User,

@@ -1,5 +1,7 @@
 //! Subresources that are actions: binding, eviction, token, finalize, and those that a node answers.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::StatusCode;
 use jiff::SignedDuration;
@@ -14,7 +16,8 @@ use crate::{
         self,
         eviction::{self, Eviction},
     },
-    store::Range,
+    nodes::{NodeDoor, PodAsk, What},
+    store::{Key, Range},
     world::rfc3339,
 };
 
@@ -36,7 +39,6 @@ impl Call {
             "eviction" => self.evict(&decode("Eviction")?).await,
             "token" => self.token(decode("TokenRequest")?),
             "finalize" => self.finalize(&decode("Namespace")?).await,
-            "log" | "exec" | "attach" | "portforward" => self.ask_node(),
             _ => Err(no_such_resource()),
         }
     }
@@ -160,17 +162,33 @@ impl Call {
         Ok((StatusCode::OK, value))
     }
 
-    /// Logs and terminals of a pod come from its node. Nothing runs pods yet, so this says what is missing.
-    fn ask_node(&self) -> Result<(StatusCode, Value), ApiError> {
-        let pod = self.find()?.value();
-        match (pod["spec"]["nodeName"].as_str().unwrap_or_default(), self.target.subresource.as_str()) {
-            ("", "log") => Ok((StatusCode::NO_CONTENT, Value::Null)),
-            ("", _) => Err(ApiError::bad_request(format!("pod {} does not have a host assigned", self.target.name))),
-            (node, _) => {
-                let why = format!("no node named `{node}` is connected to this server");
-                Err(ApiError::new(503, "ServiceUnavailable", why))
-            }
+    /// Returns what to ask the node of a pod, and whom; none if there is nothing to answer yet.
+    ///
+    /// # Errors
+    /// If the pod, its node or the container does not exist, or a parameter is wrong.
+    pub fn for_node(&self, query: &Query) -> Result<Option<(Arc<dyn NodeDoor>, PodAsk)>, ApiError> {
+        let is_log = self.target.subresource == "log";
+        if !is_log && !query.get("dryRun").is_empty() {
+            return Err(ApiError::bad_request("dryRun is not supported"));
         }
+        let mut what = What::parse(&self.target, query, self.api.world().now())?;
+        let pod = self.resource.show(&*self.find()?);
+        what.choose_container(&pod)?;
+        let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+        if node.is_empty() && is_log {
+            return Ok(None);
+        }
+        if node.is_empty() {
+            return Err(ApiError::bad_request(format!("pod {} does not have a host assigned", self.target.name)));
+        }
+        let Some(door) = self.api.nodes() else {
+            let why = format!("no node named `{node}` is connected to this server");
+            return Err(ApiError::new(503, "ServiceUnavailable", why));
+        };
+        if self.api.store().get(&Key::new(&"nodes".into(), "", node)).is_none() {
+            return Err(ApiError::not_found(Subject { group: "", what: "nodes", name: node }));
+        }
+        Ok(Some((door, PodAsk { pod, what, user: self.user.name.clone() })))
     }
 }
 

@@ -3,7 +3,7 @@
 use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::{Client, Config, client::Body};
-use ronde_apiserver::{Options, Server};
+use ronde_apiserver::{Options, Server, ServiceNetwork};
 use secrecy::SecretString;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -19,8 +19,12 @@ pub struct Running {
 impl Running {
     pub async fn start() -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let options =
-            Options { data_dir: folder.path().to_owned(), listen: "127.0.0.1:0".parse()?, admission: Vec::new() };
+        let options = Options {
+            data_dir: folder.path().to_owned(),
+            listen: "127.0.0.1:0".parse()?,
+            admission: Vec::new(),
+            service_network: ServiceNetwork::default(),
+        };
         let server = Server::open(options).await?;
         let (endpoint, ca_pem) = (server.endpoint(), server.ca_pem().to_owned());
         let token = server.admin_token().to_owned();

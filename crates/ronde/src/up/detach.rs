@@ -18,7 +18,7 @@ use rustix::{
 
 use crate::{
     Context,
-    args::UpArgs,
+    args::{IsolationArg, NodeArgs, UpArgs},
     failure::{Answer, Blame, Failure, Outcome},
 };
 
@@ -91,10 +91,28 @@ fn spawn(args: &UpArgs, context: &Context) -> io::Result<Child> {
     if let Some(kubeconfig) = &args.kubeconfig {
         command.arg("--kubeconfig").arg(kubeconfig);
     }
+    command.args(node_args(&args.node));
     if context.printer.quiet {
         command.arg("--quiet");
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()
+}
+
+/// Says the same to the child that was said to us.
+fn node_args(node: &NodeArgs) -> Vec<String> {
+    let isolation = match node.isolation {
+        IsolationArg::Auto => "auto",
+        IsolationArg::Full => "full",
+        IsolationArg::None => "none",
+    };
+    let mut args = vec!["--nodes".to_owned(), node.nodes.to_string(), "--isolation".to_owned(), isolation.to_owned()];
+    let mut optional = |name: &str, value: Option<String>| {
+        args.extend(value.map(|value| [name.to_owned(), value]).into_iter().flatten());
+    };
+    optional("--cpus", node.cpus.map(|cpus| cpus.to_string()));
+    optional("--memory", node.memory.map(|memory| memory.to_string()));
+    optional("--gpus", node.gpus.map(|gpus| gpus.to_string()));
+    args
 }
 
 enum Ready {

@@ -5,6 +5,7 @@
 //! the next `ronde up` or `ronde down` does.
 
 mod detach;
+mod node;
 
 use std::{
     io, panic,
@@ -15,6 +16,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use fs_err as fs;
 use ronde_apiserver::{OpenError, Options, Server};
+use ronde_node::start::Prepared;
 use tokio::{runtime::Runtime, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -101,19 +103,23 @@ pub fn run(args: &UpArgs, context: &Context) -> Outcome {
     let log = if args.detached { Some(plan.data_dir.log_file()) } else { None };
     logging::start(&context.environment, log.as_deref()).map_err(|source| UpError::Data { source })?;
 
-    // 2. The API is open: store recovered, certificates there, address bound.
+    // 2. The machine is known; then the API is open: store recovered, certificates there, address bound.
+    let home = node::enter_home(args, context, &plan.data_dir)?;
     let runtime = Runtime::new().map_err(|source| UpError::Runtime { source })?;
-    let server = open(&runtime, args, &plan)?;
+    let prepared = node::prepare(&runtime, args, context, &plan.data_dir, home)?;
+    let server = open(&runtime, args, &plan, prepared.as_ref())?;
 
     // 3. Clients can find it.
     let stop = {
         let _inside = runtime.enter();
         signals::stop_token(args.detached, context.printer).map_err(|source| UpError::Signals { source })?
     };
+    let cluster = node::start(&runtime, prepared, &server, &stop)?;
     let access = access(&server, &plan);
     let added = publish(&mut plan, &server, &access)?;
     let serving = runtime.spawn(server.serve(stop.clone()));
     announce(args, context, &plan, &added, begun.elapsed());
+    cluster.announce(context.printer);
     if args.detached && detach::report_ready(&plan.data_dir.log_file()).is_err() {
         // Whoever waited for us gave up.
         stop.cancel();
@@ -121,6 +127,7 @@ pub fn run(args: &UpArgs, context: &Context) -> Outcome {
 
     // 4. It serves until somebody stops it; then the kubeconfig is as it was.
     let served = runtime.block_on(finish(serving, &stop));
+    runtime.block_on(cluster.end(context.printer, args));
     withdraw(&plan.data_dir, context);
     // Last, because a second Ctrl-C is noticed only while the runtime lives.
     runtime.shutdown_timeout(DRAIN);
@@ -159,8 +166,13 @@ fn is_running(own: &Path) -> impl Fn(&Path) -> bool + '_ {
     }
 }
 
-fn open(runtime: &Runtime, args: &UpArgs, plan: &Plan) -> Result<Server, UpError> {
-    let options = Options { data_dir: plan.data_dir.path().to_owned(), listen: args.listen, admission: Vec::new() };
+fn open(runtime: &Runtime, args: &UpArgs, plan: &Plan, node: Option<&Prepared>) -> Result<Server, UpError> {
+    let options = Options {
+        data_dir: plan.data_dir.path().to_owned(),
+        listen: args.listen,
+        admission: Vec::new(),
+        service_network: node.and_then(Prepared::service_network).unwrap_or_default(),
+    };
     runtime
         .block_on(Server::open(options))
         .map_err(|source| UpError::Open { listen: args.listen, source: Box::new(source) })

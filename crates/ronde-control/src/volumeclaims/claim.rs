@@ -1,0 +1,346 @@
+//! What is to be done next about a claim. Pure: one step at a time, each a single write.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use k8s_openapi::{
+    api::{
+        core::v1::{
+            HostPathVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeClaim,
+            PersistentVolumeClaimStatus, PersistentVolumeSpec,
+        },
+        storage::v1::StorageClass,
+    },
+    apimachinery::pkg::{api::resource::Quantity as Text, apis::meta::v1::ObjectMeta},
+};
+use kube::ResourceExt as _;
+use ronde_apiserver::quantity::Quantity;
+
+use super::{BIND_COMPLETED, BOUND_BY_CONTROLLER, CLAIM_PROTECTION, PROVISIONED_BY, PROVISIONER, VOLUME_PROTECTION};
+use crate::pods::selects;
+
+const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+
+/// What is known when a claim is looked at.
+pub struct Observed<'a> {
+    pub claim: &'a PersistentVolumeClaim,
+    pub volumes: &'a [Arc<PersistentVolume>],
+    pub classes: &'a [Arc<StorageClass>],
+    /// Whether a pod uses it.
+    pub is_used: bool,
+    /// Where the directories of volumes are made.
+    pub root: &'a Path,
+}
+
+/// Something to tell about a claim or a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tell {
+    pub is_warning: bool,
+    pub reason: &'static str,
+    pub message: String,
+}
+
+/// The next write.
+#[derive(Debug, PartialEq)]
+pub enum Step {
+    Nothing,
+    /// Write the claim as it is given here.
+    Update(Box<PersistentVolumeClaim>),
+    /// Write the status, and tell why if it changes.
+    Status(Box<PersistentVolumeClaimStatus>, Option<Tell>),
+    /// It stays pending.
+    Wait(Option<Tell>),
+    /// Write the volume, which gets this claim.
+    BindVolume(Box<PersistentVolume>),
+    Provision(Box<PersistentVolume>),
+}
+
+/// Decides what is next.
+pub fn next(observed: &Observed<'_>) -> Step {
+    let claim = observed.claim;
+    let is_protected = claim.finalizers().iter().any(|finalizer| finalizer == CLAIM_PROTECTION);
+    if claim.metadata.deletion_timestamp.is_some() {
+        let may_go = is_protected && !observed.is_used;
+        return if may_go { unprotect(claim) } else { Step::Nothing };
+    }
+    if !is_protected {
+        let mut claim = claim.clone();
+        claim.finalizers_mut().push(CLAIM_PROTECTION.to_owned());
+        return Step::Update(Box::new(claim));
+    }
+    if claim.annotations().contains_key(BIND_COMPLETED) { bound(observed) } else { unbound(observed) }
+}
+
+fn unprotect(claim: &PersistentVolumeClaim) -> Step {
+    let mut claim = claim.clone();
+    claim.finalizers_mut().retain(|finalizer| finalizer != CLAIM_PROTECTION);
+    Step::Update(Box::new(claim))
+}
+
+fn bound(observed: &Observed<'_>) -> Step {
+    let claim = observed.claim;
+    let name = volume_name(claim);
+    if name.is_empty() {
+        let message = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!";
+        return lost(claim, "ClaimLost", message);
+    }
+    let Some(volume) = observed.volumes.iter().find(|volume| volume.name_any() == name) else {
+        return lost(claim, "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!");
+    };
+    match claim_ref(volume) {
+        None => bind_volume(claim, volume),
+        Some(reference) if reference.uid == claim.uid() => bound_status(claim, volume),
+        Some(_) => {
+            let message = "Two claims are bound to the same volume, this one is bound incorrectly";
+            lost(claim, "ClaimMisbound", message)
+        }
+    }
+}
+
+fn lost(claim: &PersistentVolumeClaim, reason: &'static str, message: &str) -> Step {
+    let status = PersistentVolumeClaimStatus { phase: Some("Lost".to_owned()), ..Default::default() };
+    set_status(claim, status, Some(Tell { is_warning: true, reason, message: message.to_owned() }))
+}
+
+fn bound_status(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Step {
+    let spec = volume.spec.as_ref();
+    let status = PersistentVolumeClaimStatus {
+        phase: Some("Bound".to_owned()),
+        access_modes: spec.and_then(|spec| spec.access_modes.clone()),
+        capacity: spec.and_then(|spec| spec.capacity.clone()),
+        ..claim.status.clone().unwrap_or_default()
+    };
+    set_status(claim, status, None)
+}
+
+fn set_status(claim: &PersistentVolumeClaim, status: PersistentVolumeClaimStatus, tell: Option<Tell>) -> Step {
+    let phase = claim.status.as_ref().and_then(|status| status.phase.as_ref());
+    let is_same = claim.status.as_ref() == Some(&status);
+    let tell = tell.filter(|_| phase != status.phase.as_ref());
+    if is_same { Step::Nothing } else { Step::Status(Box::new(status), tell) }
+}
+
+fn unbound(observed: &Observed<'_>) -> Step {
+    let claim = observed.claim;
+    let name = volume_name(claim);
+    if name.is_empty() {
+        return match best_match(claim, observed.volumes) {
+            Some(volume) => bind(claim, volume),
+            None => without_volume(observed),
+        };
+    }
+    let Some(volume) = observed.volumes.iter().find(|volume| volume.name_any() == name) else {
+        return Step::Wait(None);
+    };
+    if claim_ref(volume).is_some_and(|reference| !is_for(reference, claim)) {
+        return wait(true, "FailedBinding", format!("volume {name:?} already bound to a different claim."));
+    }
+    match mismatch(claim, volume).filter(|_| claim_ref(volume).is_none()) {
+        Some(why) => wait(true, "VolumeMismatch", format!("Cannot bind to requested volume {name:?}: {why}")),
+        None => bind(claim, volume),
+    }
+}
+
+fn wait(is_warning: bool, reason: &'static str, message: String) -> Step {
+    Step::Wait(Some(Tell { is_warning, reason, message }))
+}
+
+fn bind(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Step {
+    if claim_ref(volume).and_then(|reference| reference.uid.as_ref()).is_none() {
+        return bind_volume(claim, volume);
+    }
+    let mut claim = claim.clone();
+    let mut marks = vec![BIND_COMPLETED];
+    if volume_name(&claim).is_empty() {
+        marks.push(BOUND_BY_CONTROLLER);
+    }
+    claim.spec.get_or_insert_default().volume_name.clone_from(&volume.metadata.name);
+    claim.annotations_mut().extend(marks.into_iter().map(|mark| (mark.to_owned(), "yes".to_owned())));
+    Step::Update(Box::new(claim))
+}
+
+fn bind_volume(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Step {
+    let mut volume = volume.clone();
+    if claim_ref(&volume).is_none() {
+        volume.annotations_mut().insert(BOUND_BY_CONTROLLER.to_owned(), "yes".to_owned());
+    }
+    volume.spec.get_or_insert_default().claim_ref = Some(reference(claim));
+    Step::BindVolume(Box::new(volume))
+}
+
+fn reference(claim: &PersistentVolumeClaim) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("PersistentVolumeClaim".to_owned()),
+        namespace: claim.namespace(),
+        name: claim.metadata.name.clone(),
+        uid: claim.uid(),
+        resource_version: claim.resource_version(),
+        ..ObjectReference::default()
+    }
+}
+
+/// No volume is there: a class may say who makes one.
+fn without_volume(observed: &Observed<'_>) -> Step {
+    let claim = observed.claim;
+    let Some(name) = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref()) else {
+        return match default_class(observed.classes) {
+            Some(class) => {
+                let mut claim = claim.clone();
+                claim.spec.get_or_insert_default().storage_class_name.clone_from(&class.metadata.name);
+                Step::Update(Box::new(claim))
+            }
+            None => no_class(),
+        };
+    };
+    if name.is_empty() {
+        return no_class();
+    }
+    let Some(class) = observed.classes.iter().find(|class| class.name_any() == name) else {
+        return wait(true, "ProvisioningFailed", format!("storageclass.storage.k8s.io {name:?} not found"));
+    };
+    if class.provisioner != PROVISIONER {
+        let message = format!(
+            "Waiting for a volume to be created either by the external provisioner '{}' or manually by the system \
+             administrator. If volume creation is delayed, please verify that the provisioner is running and \
+             correctly registered.",
+            class.provisioner
+        );
+        return wait(false, "ExternalProvisioning", message);
+    }
+    if claim.spec.as_ref().is_some_and(|spec| spec.selector.is_some()) {
+        let message = format!("claim.Spec.Selector is not supported for dynamic provisioning on {PROVISIONER:?}");
+        return wait(true, "ProvisioningFailed", message);
+    }
+    if mode(claim.spec.as_ref().and_then(|spec| spec.volume_mode.as_ref())) != "Filesystem" {
+        let message = format!("{PROVISIONER} does not support block volume provisioning");
+        return wait(true, "ProvisioningFailed", message);
+    }
+    Step::Provision(Box::new(provision(claim, class, observed.root)))
+}
+
+fn no_class() -> Step {
+    let message = "no persistent volumes available for this claim and no storage class is set";
+    wait(false, "FailedBinding", message.to_owned())
+}
+
+/// The newest of those that say they are the default.
+fn default_class(classes: &[Arc<StorageClass>]) -> Option<&Arc<StorageClass>> {
+    let is_default = |class: &&Arc<StorageClass>| class.annotations().get(DEFAULT_CLASS).is_some_and(|v| v == "true");
+    classes
+        .iter()
+        .filter(is_default)
+        .max_by_key(|class| (class.creation_timestamp(), std::cmp::Reverse(class.name_any())))
+}
+
+fn provision(claim: &PersistentVolumeClaim, class: &StorageClass, root: &Path) -> PersistentVolume {
+    let name = format!("pvc-{}", claim.uid().unwrap_or_default());
+    let path = root.join(&name).to_string_lossy().into_owned();
+    let storage = Text(requested_text(claim).unwrap_or("0").to_owned());
+    PersistentVolume {
+        spec: Some(PersistentVolumeSpec {
+            access_modes: claim.spec.as_ref().and_then(|spec| spec.access_modes.clone()),
+            capacity: Some(BTreeMap::from([("storage".to_owned(), storage)])),
+            claim_ref: Some(reference(claim)),
+            host_path: Some(HostPathVolumeSource { path, type_: Some("DirectoryOrCreate".to_owned()) }),
+            persistent_volume_reclaim_policy: class.reclaim_policy.clone().or_else(|| Some("Delete".to_owned())),
+            storage_class_name: class.metadata.name.clone(),
+            volume_mode: Some("Filesystem".to_owned()),
+            ..PersistentVolumeSpec::default()
+        }),
+        metadata: ObjectMeta {
+            name: Some(name),
+            annotations: Some(BTreeMap::from([(PROVISIONED_BY.to_owned(), PROVISIONER.to_owned())])),
+            finalizers: Some(vec![VOLUME_PROTECTION.to_owned()]),
+            ..ObjectMeta::default()
+        },
+        status: None,
+    }
+}
+
+/// Returns the volume that is meant for a claim, or else the smallest free one that will do.
+fn best_match<'a>(
+    claim: &PersistentVolumeClaim,
+    volumes: &'a [Arc<PersistentVolume>],
+) -> Option<&'a Arc<PersistentVolume>> {
+    let meant = |volume: &&Arc<PersistentVolume>| {
+        claim_ref(volume).is_some_and(|reference| is_for(reference, claim))
+            && capacity(volume) >= requested(claim)
+            && same_mode(claim, volume)
+    };
+    let is_free = |volume: &&Arc<PersistentVolume>| {
+        let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
+        claim_ref(volume).is_none()
+            && phase == Some("Available")
+            && mismatch(claim, volume).is_none()
+            && is_selected(claim, volume)
+    };
+    let present = || volumes.iter().filter(|volume| volume.metadata.deletion_timestamp.is_none());
+    present()
+        .find(meant)
+        .or_else(|| present().filter(is_free).min_by_key(|volume| (capacity(volume), volume.name_any())))
+}
+
+/// Tells why a volume does not do for a claim.
+fn mismatch(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<&'static str> {
+    let class = |name: Option<&String>| name.cloned().unwrap_or_default();
+    let wanted = claim.spec.as_ref();
+    let offered = volume.spec.as_ref();
+    let modes = offered.and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+    if capacity(volume) < requested(claim) {
+        Some("requested PV is too small")
+    } else if class(wanted.and_then(|spec| spec.storage_class_name.as_ref()))
+        != class(offered.and_then(|spec| spec.storage_class_name.as_ref()))
+    {
+        Some("storageClassName does not match")
+    } else if !same_mode(claim, volume) {
+        Some("incompatible volumeMode")
+    } else if !wanted.iter().flat_map(|spec| spec.access_modes.iter().flatten()).all(|mode| modes.contains(mode)) {
+        Some("incompatible accessMode")
+    } else {
+        None
+    }
+}
+
+fn is_selected(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    let selector = claim.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+    selector.is_none_or(|selector| selects(selector, volume.labels()))
+}
+
+fn same_mode(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    let wanted = claim.spec.as_ref().and_then(|spec| spec.volume_mode.as_ref());
+    let offered = volume.spec.as_ref().and_then(|spec| spec.volume_mode.as_ref());
+    mode(wanted) == mode(offered)
+}
+
+fn mode(mode: Option<&String>) -> &str {
+    mode.map_or("Filesystem", String::as_str)
+}
+
+fn requested_text(claim: &PersistentVolumeClaim) -> Option<&str> {
+    let requests = claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?;
+    requests.get("storage").map(|text| text.0.as_str())
+}
+
+fn requested(claim: &PersistentVolumeClaim) -> Quantity {
+    requested_text(claim).and_then(|text| Quantity::parse(text).ok()).unwrap_or(Quantity::ZERO)
+}
+
+fn capacity(volume: &PersistentVolume) -> Quantity {
+    let text = volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref()?.get("storage"));
+    text.and_then(|text| Quantity::parse(&text.0).ok()).unwrap_or(Quantity::ZERO)
+}
+
+fn volume_name(claim: &PersistentVolumeClaim) -> &str {
+    claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()).unwrap_or_default()
+}
+
+fn claim_ref(volume: &PersistentVolume) -> Option<&ObjectReference> {
+    volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref())
+}
+
+/// A reference without a uid reserves a volume for a claim to come.
+fn is_for(reference: &ObjectReference, claim: &PersistentVolumeClaim) -> bool {
+    reference.name == claim.metadata.name
+        && reference.namespace == claim.metadata.namespace
+        && (reference.uid.is_none() || reference.uid == claim.uid())
+}

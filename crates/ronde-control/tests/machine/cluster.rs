@@ -1,0 +1,146 @@
+//! A cluster of one process: the API server, the controllers of a machine, and short words for what users do.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Event};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use parking_lot::Mutex;
+use ronde_apiserver::{Apiserver, world::World};
+use ronde_control::{
+    machine,
+    runner::{Clock, Runner},
+    volumeclaims::VolumeClaims,
+    watch::Cached,
+};
+use serde_json::Value;
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+pub const ROOT: &str = "/data/volumes";
+
+pub struct Cluster {
+    pub client: Client,
+    pub clock: Clock,
+    /// The directories that were removed.
+    pub removed: Arc<Mutex<Vec<PathBuf>>>,
+    server: Apiserver,
+}
+
+/// Controllers that run until they are stopped.
+pub struct Running {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    pub fn start(runner: Runner) -> Self {
+        let stop = CancellationToken::new();
+        Self { task: tokio::spawn(runner.run(stop.clone())), stop }
+    }
+
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.expect("the runner does not panic");
+    }
+}
+
+impl Cluster {
+    pub async fn start() -> anyhow::Result<Self> {
+        let start = Instant::now();
+        let epoch = Timestamp::from_second(1_800_000_000)?;
+        let now = move || epoch + start.elapsed();
+        let counter = AtomicUsize::new(0);
+        let random = move || {
+            (counter.fetch_add(1, Ordering::Relaxed) as u128 + 1)
+                .wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
+        };
+        let server = Apiserver::in_memory(World::new(now, random)).await?;
+        let client = Client::new(server.router(), "default");
+        Ok(Self { client, clock: Clock::new(now), removed: Arc::default(), server })
+    }
+
+    /// Starts the controllers of a machine.
+    pub async fn control(&self) -> anyhow::Result<Running> {
+        let removed = self.removed.clone();
+        let remove = move |path: &Path| {
+            removed.lock().push(path.to_owned());
+            Ok(())
+        };
+        let options = machine::Options {
+            client: self.client.clone(),
+            clock: self.clock.clone(),
+            volumes: VolumeClaims { root: PathBuf::from(ROOT), remove: Arc::new(remove) },
+        };
+        Ok(Running::start(machine::runner(options).await?))
+    }
+
+    pub fn api<K: Cached + Resource<Scope = NamespaceResourceScope>>(&self) -> Api<K> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    pub fn all<K: Cached>(&self) -> Api<K> {
+        Api::all(self.client.clone())
+    }
+
+    pub async fn events(&self, name: &str) -> anyhow::Result<Vec<String>> {
+        let events = self.all::<Event>().list(&ListParams::default()).await?;
+        let about = events.items.iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
+        let shown = about.map(|event| {
+            format!("{} {}", event.reason.as_deref().unwrap_or_default(), event.message.as_deref().unwrap_or_default())
+        });
+        Ok(shown.collect())
+    }
+
+    pub async fn stop(self) {
+        self.server.stop().await;
+    }
+}
+
+pub async fn create<K: Cached + serde::Serialize>(api: &Api<K>, value: Value) -> anyhow::Result<K> {
+    Ok(api.create(&PostParams::default(), &serde_json::from_value(value)?).await?)
+}
+
+pub async fn patch<K: Cached>(api: &Api<K>, name: &str, patch: Value) -> anyhow::Result<K> {
+    Ok(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?)
+}
+
+pub async fn patch_status<K: Cached>(api: &Api<K>, name: &str, status: Value) -> anyhow::Result<K> {
+    let patch = serde_json::json!({"status": status});
+    Ok(api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await?)
+}
+
+pub async fn delete<K: Cached>(api: &Api<K>, name: &str) -> anyhow::Result<()> {
+    api.delete(name, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+pub async fn names<K: Cached>(api: &Api<K>) -> anyhow::Result<Vec<String>> {
+    Ok(api.list(&ListParams::default()).await?.iter().map(kube::ResourceExt::name_any).collect())
+}
+
+/// Waits until `look` finds something; returns how long that took in simulated time.
+pub async fn within<T, F>(what: &str, limit: Duration, mut look: impl FnMut() -> F) -> anyhow::Result<(T, Duration)>
+where
+    F: Future<Output = anyhow::Result<Option<T>>>,
+{
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look().await? {
+            return Ok((found, start.elapsed()));
+        }
+        anyhow::ensure!(start.elapsed() < limit, "did not happen in {limit:?}: {what}");
+        // Coarser the longer it takes: a look costs real time.
+        tokio::time::sleep((start.elapsed() / 20).clamp(Duration::from_millis(10), Duration::from_secs(1))).await;
+    }
+}

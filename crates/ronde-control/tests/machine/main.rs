@@ -1,0 +1,11 @@
+//! The runner and the controllers of a bare machine against the API server in one process, on simulated time.
+
+#[path = "../workloads/chance.rs"]
+mod chance;
+mod cluster;
+mod endpoints;
+mod kubelet;
+mod nodes;
+mod placement;
+mod runner;
+mod volumes;

@@ -1,0 +1,116 @@
+//! A cluster of one process: the API server, and controllers that can be killed between any two requests.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::future::pending;
+use jiff::Timestamp;
+use kube::Client;
+use ronde_apiserver::{Apiserver, world::World};
+use ronde_control::{
+    deployment::Deployments,
+    job::{Jobs, orphans::Orphans, ttl::TtlAfterFinished},
+    replicaset::ReplicaSets,
+    runner::{Clock, Runner},
+    statefulset::StatefulSets,
+};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tower::{ServiceExt as _, service_fn};
+
+use crate::chance::Chance;
+
+pub struct Cluster {
+    /// For users and the node: it always works.
+    pub client: Client,
+    pub clock: Clock,
+    server: Apiserver,
+    running: Running,
+}
+
+/// Controllers that run.
+struct Running {
+    stop: CancellationToken,
+    /// How many more requests they may send; then they are as good as dead.
+    fuse: Arc<AtomicI64>,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Cluster {
+    pub async fn start() -> anyhow::Result<Self> {
+        let start = Instant::now();
+        let epoch = Timestamp::from_second(1_800_000_000)?;
+        let now = move || epoch + start.elapsed();
+        let counter = AtomicUsize::new(0);
+        let random = move || {
+            (counter.fetch_add(1, Ordering::Relaxed) as u128 + 1)
+                .wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
+        };
+        let server = Apiserver::in_memory(World::new(now, random)).await?;
+        let client = Client::new(server.router(), "default");
+        let clock = Clock::new(now);
+        let running = run(&server, clock.clone());
+        Ok(Self { client, clock, server, running })
+    }
+
+    /// Returns how many requests the controllers have sent since they were started.
+    pub fn requests(&self) -> usize {
+        self.running.requests.load(Ordering::Relaxed)
+    }
+
+    /// Kills the controllers after so many more requests, or a while without any, and starts new ones.
+    pub async fn kill(&mut self, chance: &mut Chance) {
+        let requests = chance.between(0, 6);
+        self.running.fuse.store(i64::try_from(requests).expect("a small number"), Ordering::Relaxed);
+        tokio::time::sleep(chance.time_up_to(Duration::from_secs(3))).await;
+        self.running.fuse.store(0, Ordering::Relaxed);
+        self.running.stop.cancel();
+        self.running = run(&self.server, self.clock.clone());
+    }
+
+    pub async fn stop(self) {
+        self.running.stop.cancel();
+        self.server.stop().await;
+    }
+}
+
+fn run(server: &Apiserver, clock: Clock) -> Running {
+    let (stop, fuse) = (CancellationToken::new(), Arc::new(AtomicI64::new(i64::MAX)));
+    let requests = Arc::new(AtomicUsize::new(0));
+    let router = server.router();
+    let service = {
+        let (fuse, requests) = (fuse.clone(), requests.clone());
+        service_fn(move |request: http::Request<kube::client::Body>| {
+            let (router, fuse, requests) = (router.clone(), fuse.clone(), requests.clone());
+            async move {
+                if fuse.fetch_sub(1, Ordering::Relaxed) <= 0 {
+                    return pending().await;
+                }
+                requests.fetch_add(1, Ordering::Relaxed);
+                router.oneshot(request).await
+            }
+        })
+    };
+    let mut runner = Runner::new(Client::new(service, "default"), clock);
+    runner.add(ReplicaSets).add(Deployments).add(StatefulSets).add(Jobs).add(Orphans).add(TtlAfterFinished);
+    tokio::spawn(runner.run(stop.clone()));
+    Running { stop, fuse, requests }
+}
+
+/// Waits until a condition holds, for an hour of simulated time if need be.
+pub async fn eventually<F>(what: &str, mut condition: impl FnMut() -> F) -> anyhow::Result<()>
+where
+    F: Future<Output = anyhow::Result<bool>>,
+{
+    let start = Instant::now();
+    while !condition().await? {
+        anyhow::ensure!(start.elapsed() < Duration::from_secs(3600), "never happened: {what}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    Ok(())
+}

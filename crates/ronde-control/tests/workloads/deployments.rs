@@ -1,0 +1,169 @@
+//! Stories of deployments.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicI32, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use k8s_openapi::{
+    api::{
+        apps::v1::{Deployment, ReplicaSet},
+        core::v1::Pod,
+    },
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use ronde_control::{
+    deployment::{
+        limits::Limits,
+        status::{PROGRESSING, is_complete},
+    },
+    pods::{is_active, is_finished, is_ready},
+};
+use serde_json::json;
+
+use crate::{
+    chance::Chance,
+    cluster::{Cluster, eventually},
+    node::{self, Habits},
+};
+
+const HISTORY_LIMIT: usize = 2;
+
+fn deployment(chance: &mut Chance) -> Deployment {
+    let container = json!({"name": "c", "image": "x:0"});
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}});
+    let rolling = json!({"maxSurge": format!("{}%", chance.between(0, 60)), "maxUnavailable": chance.between(1, 2)});
+    let strategy = match chance.percent(25) {
+        true => json!({"type": "Recreate"}),
+        false => json!({"type": "RollingUpdate", "rollingUpdate": rolling}),
+    };
+    let spec = json!({
+        "replicas": chance.between(1, 5), "selector": {"matchLabels": {"app": "web"}}, "template": template,
+        "strategy": strategy, "revisionHistoryLimit": HISTORY_LIMIT, "minReadySeconds": chance.between(0, 3),
+    });
+    serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": spec})).expect("a deployment")
+}
+
+/// What must hold at any time: the most pods, the fewest ready ones, and for some only one generation at once.
+fn check(seed: u64, most: Arc<AtomicUsize>, least: Arc<AtomicI32>, is_recreated: bool) -> node::Check {
+    Box::new(move |pods| {
+        let active = pods.iter().filter(|pod| is_active(pod)).count();
+        let most = most.load(Ordering::Relaxed);
+        assert!(active <= most, "seed {seed}: {active} pods, {most} allowed");
+        let ready = pods.iter().filter(|pod| is_active(pod) && is_ready(pod)).count();
+        let least = least.load(Ordering::Relaxed);
+        assert!(i32::try_from(ready).expect("few") >= least, "seed {seed}: {ready} pods are ready, not {least}");
+        let alive = pods.iter().filter(|pod| !is_finished(pod));
+        let generations: BTreeSet<_> = alive.map(|pod| pod.labels().get("pod-template-hash")).collect();
+        assert!(!is_recreated || generations.len() <= 1, "seed {seed}: old and new pods at once");
+    })
+}
+
+async fn story(seed: u64) -> anyhow::Result<()> {
+    let mut chance = Chance::new(seed);
+    let mut cluster = Cluster::start().await?;
+    let deployments: Api<Deployment> = Api::default_namespaced(cluster.client.clone());
+    let mut web = deployments.create(&PostParams::default(), &deployment(&mut chance)).await?;
+    let is_recreated = web.spec.as_ref().and_then(|spec| spec.strategy.as_ref()?.type_.as_deref()) == Some("Recreate");
+    let most = Arc::new(AtomicUsize::new(usize::try_from(Limits::of(&web).most())?));
+    let least = Arc::new(AtomicI32::new(0));
+    let check = check(seed, most.clone(), least.clone(), is_recreated);
+    let node = node::start(&cluster.client, &cluster.clock, seed, Habits::default(), check).await?;
+    let is_done = async || Ok(deployments.get("web").await.map(|web| has_rolled_out(&web))?);
+    eventually("the first rollout", is_done).await?;
+    let is_scaled = chance.percent(50);
+    if !is_scaled && !is_recreated {
+        least.store(Limits::of(&web).least_available(), Ordering::Relaxed);
+    }
+    for _ in 0..chance.between(3, 6) {
+        tokio::time::sleep(chance.time_up_to(Duration::from_secs(15))).await;
+        let patch = match chance.between(0, 3) {
+            0 if is_scaled => json!({"spec": {"replicas": chance.between(0, 5)}}),
+            1 => json!({"spec": {"paused": chance.percent(50)}}),
+            _ => {
+                let image = format!("x:{}", chance.between(0, 3));
+                json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}})
+            }
+        };
+        eprintln!("{:?} {patch} requests {}", cluster.clock.now(), cluster.requests());
+        web = deployments.patch("web", &PatchParams::default(), &Patch::Strategic(patch)).await?;
+        most.fetch_max(usize::try_from(Limits::of(&web).most())?, Ordering::Relaxed);
+        if chance.percent(50) {
+            cluster.kill(&mut chance).await;
+        }
+    }
+    let resume = Patch::Merge(json!({"spec": {"paused": false}}));
+    deployments.patch("web", &PatchParams::default(), &resume).await?;
+    eventually("the last rollout", is_done).await?;
+    // The history is cut after the rollout.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    ensure_rolled_out(seed, &cluster).await?;
+    node.stop().await?;
+    cluster.stop().await;
+    Ok(())
+}
+
+/// As `kubectl rollout status` sees it.
+fn has_rolled_out(web: &Deployment) -> bool {
+    web.status.as_ref().is_some_and(|status| is_complete(web, status))
+}
+
+async fn ensure_rolled_out(seed: u64, cluster: &Cluster) -> anyhow::Result<()> {
+    let web = Api::<Deployment>::default_namespaced(cluster.client.clone()).get("web").await?;
+    let spec = web.spec.clone().unwrap_or_default();
+    let status = web.status.clone().unwrap_or_default();
+    let progress = status.conditions.iter().flatten().find(|condition| condition.type_ == PROGRESSING);
+    let reason = progress.and_then(|condition| condition.reason.as_deref());
+    assert_eq!(reason, Some("NewReplicaSetAvailable"), "seed {seed}: {status:?}");
+    let pods = Api::<Pod>::default_namespaced(cluster.client.clone()).list(&ListParams::default()).await?;
+    let image = |spec: Option<&k8s_openapi::api::core::v1::PodSpec>| spec.and_then(|spec| spec.containers[0].image.clone());
+    let active: Vec<_> = pods.iter().filter(|pod| is_active(pod)).collect();
+    assert_eq!(i32::try_from(active.len())?, spec.replicas.unwrap_or(0), "seed {seed}");
+    assert!(active.iter().all(|pod| image(pod.spec.as_ref()) == image(spec.template.spec.as_ref())), "seed {seed}");
+    let sets = Api::<ReplicaSet>::default_namespaced(cluster.client.clone()).list(&ListParams::default()).await?;
+    let idle = sets.iter().filter(|set| set.spec.as_ref().and_then(|spec| spec.replicas) == Some(0)).count();
+    assert!(idle <= HISTORY_LIMIT + 1, "seed {seed}: {idle} old sets");
+    let revision = |annotations: &std::collections::BTreeMap<String, String>| -> Option<i64> {
+        annotations.get("deployment.kubernetes.io/revision")?.parse().ok()
+    };
+    let newest = sets.iter().filter_map(|set| revision(set.annotations())).max();
+    assert_eq!(revision(web.annotations()), newest, "seed {seed}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn rollouts_keep_their_limits_and_end_whatever_dies() -> anyhow::Result<()> {
+    for seed in 0..60 {
+        story(seed).await.with_context(|| format!("seed {seed}"))?;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_at_rest_costs_nothing() -> anyhow::Result<()> {
+    let mut chance = Chance::new(1);
+    let cluster = Cluster::start().await?;
+    let deployments: Api<Deployment> = Api::default_namespaced(cluster.client.clone());
+    let mut web = deployment(&mut chance);
+    let rolling = web.spec.as_mut().and_then(|spec| spec.strategy.as_mut()?.rolling_update.as_mut());
+    rolling.into_iter().for_each(|rolling| rolling.max_surge = Some(IntOrString::Int(1)));
+    deployments.create(&PostParams::default(), &web).await?;
+    let node = node::start(&cluster.client, &cluster.clock, 1, Habits::default(), Box::new(|_| {})).await?;
+    eventually("the rollout", async || Ok(has_rolled_out(&deployments.get("web").await?))).await?;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let before = cluster.requests();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(cluster.requests(), before);
+    node.stop().await?;
+    cluster.stop().await;
+    Ok(())
+}

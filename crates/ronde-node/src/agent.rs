@@ -1,0 +1,165 @@
+//! Hears of changes in the API and passes them on: pods to their workers, services and endpoints to the network.
+//!
+//! One worker per pod object (by uid, not by name): a pod that was deleted and made anew under the same name is
+//! another pod. Runs as one more controller of the runner, so that the whole process watches each kind once.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::SignedDuration;
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Node as NodeObject, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Service},
+    discovery::v1::EndpointSlice,
+};
+use parking_lot::Mutex;
+use ronde_control::{
+    runner::{Controller, Ctx},
+    watch::{Caches, Change, Key, Kinds},
+};
+use tokio::sync::watch;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    net::ClusterView,
+    node::Node,
+    volumes,
+    worker::{Desired, Worker},
+};
+
+/// Stands for everything that the network has to know; no pod can have this name.
+const NETWORK: &str = "/network";
+/// Stands for the folders of pods that are not in the API any more.
+const LEFTOVERS: &str = "/leftovers";
+
+pub struct Agent {
+    node: Arc<Node>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    /// Owned by the agent; each worker has the other end of its channel.
+    pods: Mutex<BTreeMap<String, Entry>>,
+}
+
+struct Entry {
+    key: Key,
+    desired: watch::Sender<Desired>,
+}
+
+impl Agent {
+    /// The tasks of the workers run in `tasks` until `stop`.
+    pub fn new(node: Arc<Node>, tasks: TaskTracker, stop: CancellationToken) -> Self {
+        Self { node, stop, tasks, pods: Mutex::default() }
+    }
+
+    fn is_ours(&self, pod: &Pod) -> bool {
+        let name = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        name.is_some_and(|name| self.node.names.contains(name))
+    }
+
+    /// Tells the workers of a name what the API says now.
+    fn sync(self: &Arc<Self>, ctx: &Ctx, key: &Key) {
+        let pod = ctx.caches.get::<Pod>(key).filter(|pod| self.is_ours(pod));
+        let uid = pod.as_ref().and_then(|pod| pod.metadata.uid.clone()).unwrap_or_default();
+        let mut pods = self.pods.lock();
+        for (other, entry) in pods.iter().filter(|(other, entry)| entry.key == *key && **other != uid) {
+            tracing::debug!(uid = other, pod = %key, "is not in the API any more");
+            entry.desired.send_modify(|desired| desired.gone = true);
+        }
+        let Some(pod) = pod else { return };
+        match pods.get(&uid) {
+            Some(entry) => entry.desired.send_modify(|desired| {
+                desired.pod = pod;
+                desired.sources += 1;
+            }),
+            None => {
+                let desired = Desired { pod, gone: false, sources: 0 };
+                let entry = self.work(ctx, key.clone(), uid.clone(), desired);
+                pods.insert(uid, entry);
+            }
+        }
+    }
+
+    fn work(self: &Arc<Self>, ctx: &Ctx, key: Key, uid: String, desired: Desired) -> Entry {
+        let (sender, receiver) = watch::channel(desired);
+        let worker = Worker::new(self.node.clone(), ctx.clone(), receiver);
+        let (agent, stop) = (self.clone(), self.stop.clone());
+        self.tasks.spawn(async move {
+            worker.run(stop).await;
+            agent.pods.lock().remove(&uid);
+        });
+        Entry { key, desired: sender }
+    }
+
+    /// Gives a worker to every pod on disk that the API has forgotten, so that it is taken down.
+    fn sync_leftovers(self: &Arc<Self>, ctx: &Ctx) {
+        let known: Vec<Arc<Pod>> = ctx.caches.list::<Pod>(None);
+        for uid in self.node.uids_on_disk() {
+            let is_known = known.iter().any(|pod| pod.metadata.uid.as_deref() == Some(uid.as_str()));
+            let mut pods = self.pods.lock();
+            if is_known || pods.contains_key(&uid) {
+                continue;
+            }
+            tracing::info!(uid, "takes down a pod that is not in the API any more");
+            let mut pod = Pod::default();
+            pod.metadata.uid = Some(uid.clone());
+            pod.metadata.name = Some(uid.clone());
+            let desired = Desired { pod: Arc::new(pod), gone: true, sources: 0 };
+            let entry = self.work(ctx, Key::new("", LEFTOVERS), uid.clone(), desired);
+            pods.insert(uid, entry);
+        }
+    }
+
+    fn sync_network(&self, ctx: &Ctx) {
+        if let Some(network) = &self.node.network {
+            network.update(&ClusterView {
+                services: ctx.caches.list::<Service>(None),
+                slices: ctx.caches.list::<EndpointSlice>(None),
+                pods: ctx.caches.list::<Pod>(None),
+            });
+        }
+    }
+
+    /// The pods on this machine whose files come from an object.
+    fn users_of(&self, caches: &Caches, key: &Key, is_secret: bool) -> Vec<Key> {
+        let pods = caches.list::<Pod>(Some(&key.namespace));
+        let uses = |pod: &&Arc<Pod>| {
+            let references = volumes::references(pod);
+            let names = if is_secret { &references.secrets } else { &references.config_maps };
+            self.is_ours(pod) && names.contains(&key.name)
+        };
+        pods.iter().filter(uses).map(|pod| Key::of(&**pod)).collect()
+    }
+}
+
+/// The controller's face of the agent.
+pub struct NodeAgent(pub Arc<Agent>);
+
+impl Controller for NodeAgent {
+    const NAME: &'static str = "kubelet";
+
+    fn kinds(&self, kinds: &mut Kinds) {
+        kinds.add::<Pod>().add::<Service>().add::<EndpointSlice>().add::<NodeObject>();
+        kinds.add::<ConfigMap>().add::<Secret>().add::<PersistentVolumeClaim>().add::<PersistentVolume>();
+    }
+
+    fn affected(&self, change: &Change, caches: &Caches) -> Vec<Key> {
+        if change.is::<Pod>() {
+            vec![change.key.clone()]
+        } else if change.is::<Service>() || change.is::<EndpointSlice>() {
+            vec![Key::new("", NETWORK)]
+        } else if change.is::<NodeObject>() {
+            vec![Key::new("", LEFTOVERS)]
+        } else if change.is::<ConfigMap>() || change.is::<Secret>() {
+            self.0.users_of(caches, &change.key, change.is::<Secret>())
+        } else {
+            Vec::new()
+        }
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Option<SignedDuration>, kube::Error> {
+        match key.name.as_str() {
+            NETWORK => self.0.sync_network(ctx),
+            LEFTOVERS => self.0.sync_leftovers(ctx),
+            _ => self.0.sync(ctx, key),
+        }
+        Ok(None)
+    }
+}

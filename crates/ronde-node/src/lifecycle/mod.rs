@@ -1,0 +1,63 @@
+//! The pod's phase machine: given all that is seen of a pod, the status to publish and what to do next.
+//!
+//! Called by the pod's worker after every change and at `wake_at`. Pure: no clock, no I/O, no memory between calls.
+//! What must be remembered is in the pod's published status and in the supervisor's records, so a decision repeated
+//! after a crash is the same decision.
+//!
+//! ```text
+//!            sandbox            init done, all started
+//!  Pending ───────────▶ Pending ───────────────────────▶ Running
+//!     │                    │                                │ ended for good, deleted, deadline, evicted
+//!     │ refused, deleted   │ an init container failed       ▼
+//!     └────────────────────┴───────────▶ stop containers, then Succeeded / Failed ─▶ TearDown ─▶ Release (if deleted)
+//! ```
+
+mod backoff;
+mod conditions;
+mod container_status;
+mod course;
+mod decision;
+mod live;
+mod notices;
+mod phase;
+mod plan;
+mod seen;
+mod status;
+mod stop;
+mod view;
+
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    backoff::crashes_after,
+    decision::{Action, Decision, Notice, Severity, StopReason},
+    seen::{Ailment, Cause, ContainerSeen, Exit, HookState, Run, RunState, Sandbox, Seen},
+};
+use self::{course::Course, plan::Plan, view::View};
+
+/// Returns the status to publish, what to do, and when to ask again if nothing happens.
+///
+/// `seen.pod` must carry the status that was published last: events are told once by comparing with it.
+pub fn decide(seen: &Seen<'_>) -> Decision {
+    // 1. Put what is recorded and what was published into one picture.
+    let view = View::new(seen);
+    // 2. See whether the pod has to end.
+    let course = Course::of(&view);
+    // 3. Find the next steps.
+    let mut plan = Plan::default();
+    if course.is_ending {
+        stop::plan(&view, &course, &mut plan);
+    } else {
+        live::plan(&view, &course, &mut plan);
+    }
+    // 4. Say how the pod is.
+    let status = status::build(&view, &course, &plan);
+    let mut events = notices::changes(&view, &course, &status);
+    events.append(&mut plan.notices);
+    Decision { status, actions: plan.actions, wake_at: plan.wake_at, events }
+}

@@ -1,0 +1,5 @@
+//! What this machine is and lets us do: found out before anything is mounted or started.
+
+pub mod facts;
+pub mod probe;
+pub mod rootless;

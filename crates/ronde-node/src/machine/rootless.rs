@@ -1,0 +1,176 @@
+//! Without root: a user namespace in which we are uid 0, and a network namespace for the bridge.
+//!
+//! A small process (the holder) keeps both alive when the daemon is killed; the next daemon finds it by its lock file and
+//! joins. Called at the start of `ronde up`, while there is one thread.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+    process::Command,
+};
+
+use fs_err as fs;
+use ronde_process::{
+    Alone, Child, Fork, Namespaces,
+    fork::{fork, keep_only},
+};
+use rustix::{
+    fs::{FlockOperation, Mode, OFlags},
+    process::{Pid, Signal},
+    thread::move_into_link_name_space,
+};
+
+use super::probe::Missing;
+use crate::sandbox::init::rustix_exit;
+
+/// Subordinate ids that are mapped beside our own, if the machine gives us some.
+const IDS_MAX: u32 = 65_536;
+
+/// The namespaces without root.
+pub struct Home {
+    /// Where the bridge is.
+    pub network: OwnedFd,
+    pub missing: Vec<Missing>,
+}
+
+/// Joins the user namespace of this folder's holder, making both if there is none.
+pub fn enter(alone: Alone, folder: &Path) -> io::Result<Home> {
+    fs::create_dir_all(folder)?;
+    let lock = folder.join("holder.lock");
+    let (holder, missing) = match living_holder(&lock)? {
+        Some(pid) => (pid, Vec::new()),
+        None => make(alone, &lock)?,
+    };
+    let open = |name: &str| {
+        let path = format!("/proc/{holder}/ns/{name}");
+        rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+    };
+    // Both are opened from outside: inside, the holder's files would not be ours to look at.
+    let (user, network) = (open("user")?, open("net")?);
+    move_into_link_name_space(user.as_fd(), None)?;
+    Ok(Home { network, missing })
+}
+
+/// Ends the holder of a folder, and with it the namespaces, once nothing else is in them.
+pub fn leave(folder: &Path) -> io::Result<()> {
+    if let Some(pid) = living_holder(&folder.join("holder.lock"))?.and_then(|pid| Pid::from_raw(pid.cast_signed())) {
+        rustix::process::kill_process(pid, Signal::KILL)?;
+    }
+    Ok(())
+}
+
+/// Whether this folder has a holder, that is, whether `ronde up` ran here without root.
+pub fn living_holder(lock: &Path) -> io::Result<Option<u32>> {
+    let file = match fs::File::open(lock) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(None),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(fs::read_to_string(lock)?.trim().parse().ok()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn make(alone: Alone, lock: &Path) -> io::Result<(u32, Vec<Missing>)> {
+    let (mut ready, tell) = io::pipe()?;
+    let (go_read, go) = io::pipe()?;
+    match fork(alone, Namespaces { user: true, network: true, ..Namespaces::default() })? {
+        Fork::Child => hold(lock, go_read, &tell),
+        Fork::Parent(holder) => {
+            drop((tell, go_read));
+            let missing = map_ids(&holder).inspect_err(|_| {
+                let _ = holder.signal(Signal::KILL);
+            })?;
+            (&go).write_all(b"go")?;
+            drop(go);
+            let mut said = String::new();
+            ready.read_to_string(&mut said)?;
+            if said != "ready" {
+                return Err(io::Error::other(format!("the holder of the namespaces failed: {said}")));
+            }
+            Ok((holder.pid.as_raw_nonzero().get().cast_unsigned(), missing))
+        }
+    }
+}
+
+/// The holder's life: take the lock, say so, and sleep until killed.
+fn hold(lock: &Path, mut go: io::PipeReader, tell: &io::PipeWriter) -> ! {
+    let _ = rustix::process::setsid();
+    let _ = rustix::thread::set_name(c"ronde-holder");
+    let mut word = String::new();
+    let _ = go.read_to_string(&mut word);
+    let taken = take(lock);
+    match &taken {
+        Ok(_) => (&*tell).write_all(b"ready"),
+        Err(error) => (&*tell).write_all(error.to_string().as_bytes()),
+    }
+    .unwrap_or_default();
+    let Ok(file) = taken else { rustix_exit(1) };
+    keep_only(&[file.as_fd()]);
+    if let Ok(nothing) = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty()) {
+        let _ = rustix::stdio::dup2_stdin(&nothing);
+        let _ = rustix::stdio::dup2_stdout(&nothing);
+        let _ = rustix::stdio::dup2_stderr(&nothing);
+    }
+    let _ = std::env::set_current_dir("/");
+    loop {
+        let _ = rustix::event::poll(&mut [], None);
+    }
+}
+
+fn take(lock: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    let file = rustix::fs::open(lock, flags, Mode::from_raw_mode(0o600))?;
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    rustix::fs::ftruncate(&file, 0)?;
+    rustix::io::write(&file, rustix::process::getpid().as_raw_nonzero().to_string().as_bytes())?;
+    Ok(file)
+}
+
+/// Says who is who in the namespace: we are its root; others need the machine's consent.
+fn map_ids(holder: &Child) -> io::Result<Vec<Missing>> {
+    let pid = holder.pid.as_raw_nonzero().to_string();
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let name = user_name(uid);
+    let users = subordinate("/etc/subuid", uid, &name);
+    let groups = subordinate("/etc/subgid", uid, &name);
+    if let (Some(users), Some(groups)) = (users, groups)
+        && run("newuidmap", &pid, uid, users)
+        && run("newgidmap", &pid, gid, groups)
+    {
+        return Ok(Vec::new());
+    }
+    let _ = fs::write(format!("/proc/{pid}/setgroups"), "deny");
+    fs::write(format!("/proc/{pid}/uid_map"), format!("0 {uid} 1"))?;
+    fs::write(format!("/proc/{pid}/gid_map"), format!("0 {gid} 1"))?;
+    Ok(vec![Missing::new(
+        "no subordinate ids (packages `uidmap`, files /etc/subuid and /etc/subgid)",
+        "pods have one user, root, who is you outside; runAsUser and programs that change user, such as sshd, do not work",
+    )])
+}
+
+fn user_name(uid: u32) -> String {
+    let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let mut lines = accounts.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let found = lines.find(|fields| fields.get(2).is_some_and(|id| *id == uid.to_string()));
+    found.and_then(|fields| fields.first().map(|name| (*name).to_owned())).unwrap_or_default()
+}
+
+/// Returns the first id that the machine lends to a user, if there are enough.
+fn subordinate(file: &str, uid: u32, name: &str) -> Option<u32> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines().find_map(|line| {
+        let [who, first, count] = line.split(':').collect::<Vec<_>>()[..] else { return None };
+        let is_ours = (!name.is_empty() && who == name) || who == uid.to_string();
+        (is_ours && count.parse::<u32>().ok()? >= IDS_MAX - 1).then(|| first.parse().ok()).flatten()
+    })
+}
+
+fn run(program: &str, pid: &str, own: u32, first: u32) -> bool {
+    let ids = [own.to_string(), first.to_string(), (IDS_MAX - 1).to_string()];
+    let args = [pid, "0", &ids[0], "1", "1", &ids[1], &ids[2]];
+    Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
+}

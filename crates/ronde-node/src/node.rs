@@ -1,0 +1,95 @@
+//! What all workers of this machine share: who it is, what it allows, and the way to the API and to the network.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv4Addr},
+    os::unix::fs::MetadataExt as _,
+    path::PathBuf,
+};
+
+use fs_err as fs;
+use parking_lot::Mutex;
+use ronde_control::runner::Clock;
+
+use crate::{
+    machine::probe::Isolation,
+    net::Network,
+    sandbox::{
+        cgroup::Hierarchy,
+        layers::{self, Entry, Layer},
+    },
+    supervisor::folder::PodFolder,
+};
+
+/// The domain of the cluster's names.
+pub const CLUSTER_DOMAIN: &str = "cluster.local";
+
+/// The machine as a place for pods.
+pub struct Node {
+    pub client: kube::Client,
+    pub clock: Clock,
+    /// Tells instances on one machine apart.
+    pub instance: String,
+    /// Where everything of the node is: `<data>/node`.
+    pub folder: PathBuf,
+    /// The `ronde` binary, which has the supervisor in it.
+    pub program: PathBuf,
+    /// The names of the nodes that this machine plays.
+    pub names: BTreeSet<String>,
+    pub isolation: Isolation,
+    /// None if pods use the machine's network.
+    pub network: Option<Network>,
+    /// Where limits are enforced, if they are.
+    pub hierarchy: Option<Hierarchy>,
+    /// What stands in for an image's environment.
+    pub machine_env: Vec<(String, String)>,
+    /// Folders of the machine that no pod sees: ours.
+    pub hidden: Vec<String>,
+    pub host_ip: Ipv4Addr,
+    pub gpus: Vec<String>,
+    /// Which GPUs are whose: (pod, container). Owned by the workers, each for its own pod.
+    pub gpus_taken: Mutex<BTreeMap<(String, String), Vec<usize>>>,
+}
+
+impl Node {
+    pub fn pods(&self) -> PathBuf {
+        self.folder.join("pods")
+    }
+
+    pub fn pod_folder(&self, uid: &str) -> PodFolder {
+        PodFolder(self.pods().join(uid))
+    }
+
+    /// The pods that have a folder.
+    pub fn uids_on_disk(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.pods()) else { return Vec::new() };
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+    }
+
+    pub fn host_ip(&self) -> IpAddr {
+        self.host_ip.into()
+    }
+
+    /// Decides what of the machine's files a container sees, as they are now.
+    pub fn layers(&self) -> Vec<Layer> {
+        let Isolation::Namespaces { files, .. } = self.isolation else { return Vec::new() };
+        let mounts = layers::mount_points(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+        layers::plan(&mounts, files, &list)
+    }
+}
+
+fn list(folder: &str) -> BTreeMap<String, Entry> {
+    let Ok(entries) = fs::read_dir(folder) else { return BTreeMap::new() };
+    let describe = |entry: fs::DirEntry| {
+        let meta = entry.path().symlink_metadata().ok()?;
+        let described = if meta.is_dir() {
+            Entry::Folder { mode: meta.mode() & 0o7777 }
+        } else if meta.is_symlink() {
+            Entry::Link { to: fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned() }
+        } else {
+            Entry::File
+        };
+        Some((entry.file_name().into_string().ok()?, described))
+    };
+    entries.filter_map(|entry| describe(entry.ok()?)).collect()
+}

@@ -1,0 +1,244 @@
+//! Control groups: limits on memory, CPU time and the number of processes, in both versions of the interface.
+//!
+//! [`Hierarchy::probe`] finds out what this machine lets us do; [`Hierarchy::plan`] turns limits into folders and
+//! settings (pure); the supervisor makes them, the first process of the container joins, and both are removed at the end.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use fs_err as fs;
+use serde::{Deserialize, Serialize};
+
+/// The folder, below the root of each hierarchy, in which all of ours are.
+const PARENT: &str = "ronde";
+/// The kernel counts CPU time in periods of this length.
+const PERIOD_US: u64 = 100_000;
+
+/// The control groups of one container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cgroup {
+    pub folders: Vec<Folder>,
+}
+
+/// One folder of one hierarchy with what is written into it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Folder {
+    pub path: PathBuf,
+    pub settings: Vec<(String, String)>,
+}
+
+/// What a container may use; nothing means as much as there is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    pub memory_bytes: Option<u64>,
+    pub cpu_milli: Option<u64>,
+    pub cpu_request_milli: Option<u64>,
+}
+
+/// What this machine has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hierarchy {
+    /// One tree for everything.
+    Unified { root: PathBuf },
+    /// One tree for each controller that we use.
+    Split { memory: Option<PathBuf>, cpu: Option<PathBuf> },
+}
+
+impl Hierarchy {
+    /// Finds the hierarchies in which we can make a group, by making one.
+    ///
+    /// # Errors
+    /// Why there is none, in words for the user.
+    pub fn probe(root: &Path) -> Result<Self, String> {
+        if root.join("cgroup.controllers").exists() {
+            let ours = root.join(PARENT);
+            enable_controllers(root).map_err(|error| format!("cannot use {}: {error}", root.display()))?;
+            make(&ours).and_then(|()| enable_controllers(&ours)).map_err(|error| error.to_string())?;
+            return Ok(Self::Unified { root: root.to_owned() });
+        }
+        let usable = |controller: &str| {
+            let path = root.join(controller);
+            (path.join("cgroup.procs").exists() && make(&path.join(PARENT)).is_ok()).then_some(path)
+        };
+        match (usable("memory"), usable("cpu")) {
+            (None, None) => Err(format!("no group can be made in {}", root.display())),
+            (memory, cpu) => Ok(Self::Split { memory, cpu }),
+        }
+    }
+
+    /// Decides the folders and settings of one container.
+    pub fn plan(&self, instance: &str, pod: &str, container: &str, limits: Limits) -> Cgroup {
+        let name = Path::new(PARENT).join(instance).join(pod).join(container);
+        let folders = match self {
+            Self::Unified { root } => {
+                let mut settings = unified_memory(limits);
+                settings.extend(unified_cpu(limits));
+                vec![Folder { path: root.join(&name), settings }]
+            }
+            Self::Split { memory, cpu } => {
+                let memory =
+                    memory.as_ref().map(|root| Folder { path: root.join(&name), settings: split_memory(limits) });
+                let cpu = cpu.as_ref().map(|root| Folder { path: root.join(&name), settings: split_cpu(limits) });
+                memory.into_iter().chain(cpu).collect()
+            }
+        };
+        Cgroup { folders }
+    }
+
+    /// The folders in which an instance keeps its groups.
+    pub fn folders_of(root: &Path, instance: &str) -> Vec<PathBuf> {
+        let roots = [root.to_owned(), root.join("memory"), root.join("cpu")];
+        roots.into_iter().map(|root| root.join(PARENT).join(instance)).filter(|path| path.exists()).collect()
+    }
+}
+
+fn unified_memory(limits: Limits) -> Vec<(String, String)> {
+    // The whole container dies, not one process of it: half a training job is of no use.
+    let group = ("memory.oom.group".to_owned(), "1".to_owned());
+    limits.memory_bytes.map(|bytes| ("memory.max".to_owned(), bytes.to_string())).into_iter().chain([group]).collect()
+}
+
+fn unified_cpu(limits: Limits) -> Vec<(String, String)> {
+    let max = limits.cpu_milli.map(|milli| ("cpu.max".to_owned(), format!("{} {PERIOD_US}", quota(milli))));
+    let weight = ("cpu.weight".to_owned(), weight(shares(limits)).to_string());
+    max.into_iter().chain([weight]).collect()
+}
+
+fn split_memory(limits: Limits) -> Vec<(String, String)> {
+    limits.memory_bytes.map(|bytes| ("memory.limit_in_bytes".to_owned(), bytes.to_string())).into_iter().collect()
+}
+
+fn split_cpu(limits: Limits) -> Vec<(String, String)> {
+    let quota = limits.cpu_milli.map(|milli| ("cpu.cfs_quota_us".to_owned(), quota(milli).to_string()));
+    let shares = ("cpu.shares".to_owned(), shares(limits).to_string());
+    quota.into_iter().chain([shares]).collect()
+}
+
+/// The kernel refuses less than a millisecond.
+fn quota(milli: u64) -> u64 {
+    (milli * PERIOD_US / 1000).max(1000)
+}
+
+fn shares(limits: Limits) -> u64 {
+    let milli = limits.cpu_request_milli.or(limits.cpu_milli).unwrap_or(0);
+    (milli * 1024 / 1000).clamp(2, 262_144)
+}
+
+/// The same share on the scale of the unified hierarchy, 1 to 10000.
+fn weight(shares: u64) -> u64 {
+    1 + (shares - 2) * 9999 / 262_142
+}
+
+fn make(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)
+}
+
+fn enable_controllers(path: &Path) -> io::Result<()> {
+    fs::OpenOptions::new().write(true).open(path.join("cgroup.subtree_control")).and_then(|mut file| {
+        use io::Write as _;
+        file.write_all(b"+memory +cpu +pids").or_else(|_| file.write_all(b"+memory +cpu"))
+    })
+}
+
+impl Cgroup {
+    /// Makes the folders and writes the settings.
+    pub fn create(&self) -> io::Result<()> {
+        for folder in &self.folders {
+            make(&folder.path)?;
+            if let Some(parent) = folder.path.parent()
+                && parent.join("cgroup.subtree_control").exists()
+            {
+                let ancestors: Vec<&Path> = parent.ancestors().take(2).collect();
+                for ancestor in ancestors.into_iter().rev() {
+                    enable_controllers(ancestor)?;
+                }
+            }
+            for (file, value) in &folder.settings {
+                fs::write(folder.path.join(file), value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts this process into the groups.
+    pub fn join(&self) -> io::Result<()> {
+        self.folders.iter().try_for_each(|folder| fs::write(folder.path.join("cgroup.procs"), "0"))
+    }
+
+    /// Whether the kernel has killed a process in the group because it had used up its memory.
+    pub fn has_run_out_of_memory(&self) -> bool {
+        let count = |path: &Path| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+            line.and_then(|count| count.parse::<u64>().ok()).unwrap_or(0)
+        };
+        let files = ["memory.events", "memory.oom_control"];
+        self.folders.iter().any(|folder| files.iter().any(|file| count(&folder.path.join(file)) > 0))
+    }
+
+    /// Removes the folders; the last processes of a group may take a moment to leave it.
+    pub fn remove(&self) {
+        for folder in &self.folders {
+            let _ = rustix::fs::rmdir(&folder.path);
+            // The pod's folder goes with its last container.
+            let _ = folder.path.parent().map(rustix::fs::rmdir);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::{Hierarchy, Limits};
+
+    fn check(what: &str, hierarchy: &Hierarchy, limits: Limits, expected: &[&str]) {
+        let cgroup = hierarchy.plan("i1", "pod", "c", limits);
+        let lines: Vec<String> = cgroup
+            .folders
+            .iter()
+            .flat_map(|folder| {
+                folder.settings.iter().map(|(file, value)| format!("{}/{file}={value}", folder.path.display()))
+            })
+            .collect();
+        assert_eq!(lines, expected, "{what}");
+    }
+
+    #[test]
+    fn limits_become_settings() {
+        let split = Hierarchy::Split { memory: Some(PathBuf::from("/m")), cpu: Some(PathBuf::from("/c")) };
+        let unified = Hierarchy::Unified { root: PathBuf::from("/u") };
+        let limits = Limits { memory_bytes: Some(1 << 20), cpu_milli: Some(500), cpu_request_milli: Some(250) };
+        check(
+            "all, split",
+            &split,
+            limits,
+            &[
+                "/m/ronde/i1/pod/c/memory.limit_in_bytes=1048576",
+                "/c/ronde/i1/pod/c/cpu.cfs_quota_us=50000",
+                "/c/ronde/i1/pod/c/cpu.shares=256",
+            ],
+        );
+        check(
+            "all, unified",
+            &unified,
+            limits,
+            &[
+                "/u/ronde/i1/pod/c/memory.max=1048576",
+                "/u/ronde/i1/pod/c/memory.oom.group=1",
+                "/u/ronde/i1/pod/c/cpu.max=50000 100000",
+                "/u/ronde/i1/pod/c/cpu.weight=10",
+            ],
+        );
+        check("nothing asked", &split, Limits::default(), &["/c/ronde/i1/pod/c/cpu.shares=2"]);
+        let tiny = Limits { cpu_milli: Some(1), ..Limits::default() };
+        check(
+            "less than the kernel takes",
+            &split,
+            tiny,
+            &["/c/ronde/i1/pod/c/cpu.cfs_quota_us=1000", "/c/ronde/i1/pod/c/cpu.shares=2"],
+        );
+    }
+}

@@ -1,0 +1,287 @@
+//! Builds the root of a container in a mount namespace of its own, and moves into it.
+//!
+//! Called by [`super::init`] in a fresh process. All of it disappears with the last process of the namespace: there
+//! is nothing to unmount, also after `kill -9`. What is on disk afterwards are plain folders.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fd::{AsFd, BorrowedFd, OwnedFd},
+    fs::{CWD, Mode},
+    mount::{
+        FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags,
+        fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, mount_bind,
+        mount_bind_recursive, mount_change, mount_remount, move_mount, unmount,
+    },
+};
+
+use super::{
+    layers::Layer,
+    paths::{self, Missing, find, is_folder, name_of, named},
+    spec::{Mount, Source},
+};
+
+/// What everybody has in `/dev`.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+const LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+
+/// What a root is built from.
+pub struct Plan<'a> {
+    /// A folder for this attempt alone.
+    pub folder: &'a Path,
+    pub layers: &'a [Layer],
+    pub read_only: bool,
+    pub hidden: &'a [String],
+    pub devices: &'a [String],
+    pub user_attributes: bool,
+    pub mounts: &'a [Mount],
+    /// A folder in memory that the containers of the pod share.
+    pub shared_memory: &'a Path,
+}
+
+/// Builds the root and makes it ours. Nothing of the machine can be reached afterwards but what the plan names.
+pub fn build_and_enter(plan: &Plan<'_>) -> io::Result<()> {
+    // What happens to mounts from now on is our own affair.
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    let base = plan.folder.join("root");
+    make_folder(&base, 0o755)?;
+    mount_bind(&base, &base).map_err(|error| named(error, "mount", "/"))?;
+    let root = paths::open_root(&base)?;
+    for (number, layer) in plan.layers.iter().enumerate() {
+        put_layer(plan, &base, number, layer)?;
+    }
+    for path in plan.hidden {
+        hide(root.as_fd(), path)?;
+    }
+    put_own(plan, root.as_fd())?;
+    if plan.read_only {
+        make_read_only(&base, plan.layers)?;
+    }
+    for wanted in plan.mounts {
+        put_mount(root.as_fd(), wanted)
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot mount `{}`: {error}", wanted.target)))?;
+    }
+    enter(&root)
+}
+
+fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
+    match rustix::fs::mkdir(path, Mode::from_raw_mode(mode)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(named(error, "make", &path.display().to_string())),
+    }
+    // Whatever the umask says.
+    Ok(rustix::fs::chmod(path, Mode::from_raw_mode(mode))?)
+}
+
+/// Joins a path of the container to the folder that will be its root.
+fn below(base: &Path, path: &str) -> PathBuf {
+    base.join(path.trim_start_matches('/'))
+}
+
+fn put_layer(plan: &Plan<'_>, base: &Path, number: usize, layer: &Layer) -> io::Result<()> {
+    match layer {
+        Layer::Folder { path, mode } => make_folder(&below(base, path), *mode),
+        Layer::Link { path, to } => {
+            rustix::fs::symlink(to, below(base, path)).map_err(|error| named(error, "link", path))
+        }
+        Layer::Overlay { path } => {
+            let target = below(base, path);
+            make_folder(&target, 0o755)?;
+            let own = plan.folder.join("layers").join(number.to_string());
+            match overlay(path, &own, plan.user_attributes) {
+                Ok(layer) => Ok(move_mount(&layer, "", CWD, &target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?),
+                // Some file systems cannot be below an overlay: then they are seen, not changed.
+                Err(_) => bind_read_only(path, &target),
+            }
+        }
+        Layer::Bind { path } => {
+            let target = below(base, path);
+            if rustix::fs::stat(path).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir()) {
+                make_folder(&target, 0o755)?;
+            } else {
+                fs_err::write(&target, "")?;
+            }
+            bind_read_only(path, &target)
+        }
+    }
+}
+
+/// Returns an overlay over a folder of the machine that is mounted nowhere yet.
+pub fn overlay(lower: &str, own: &Path, user_attributes: bool) -> io::Result<OwnedFd> {
+    let (upper, work) = (own.join("upper"), own.join("work"));
+    fs_err::create_dir_all(&work)?;
+    let stat = rustix::fs::stat(lower)?;
+    make_folder(&upper, stat.st_mode & 0o7777)?;
+    // The top folder of an overlay belongs to whom the upper one belongs.
+    let _ = rustix::fs::chown(
+        &upper,
+        Some(rustix::fs::Uid::from_raw(stat.st_uid)),
+        Some(rustix::fs::Gid::from_raw(stat.st_gid)),
+    );
+    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&context, "lowerdir", escape(lower))?;
+    fsconfig_set_string(&context, "upperdir", &upper)?;
+    fsconfig_set_string(&context, "workdir", &work)?;
+    if user_attributes {
+        fsconfig_set_flag(&context, "userxattr")?;
+    }
+    fsconfig_create(&context)?;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
+}
+
+/// The kernel splits lower folders at colons.
+fn escape(path: &str) -> String {
+    path.replace('\\', "\\\\").replace(':', "\\:")
+}
+
+fn bind_read_only(path: &str, target: &Path) -> io::Result<()> {
+    mount_bind_recursive(path, target).map_err(|error| named(error, "bind", path))?;
+    remount_read_only(&target.to_string_lossy())
+}
+
+/// Remounting may not drop flags that are locked, so those of the mount are asked first.
+fn remount_read_only(target: &str) -> io::Result<()> {
+    let stat = rustix::fs::statvfs(target)?;
+    let mut flags = MountFlags::BIND | MountFlags::RDONLY;
+    for (has, flag) in [
+        (rustix::fs::StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (rustix::fs::StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (rustix::fs::StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (rustix::fs::StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (rustix::fs::StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+    ] {
+        if stat.f_flag.contains(has) {
+            flags |= flag;
+        }
+    }
+    mount_remount(target, flags, "").map_err(|error| named(error, "make read-only", target))
+}
+
+fn hide(root: BorrowedFd<'_>, path: &str) -> io::Result<()> {
+    match find(root, path, Missing::Refuse) {
+        Ok(place) => memory(&place, "size=4k,mode=0555", MountFlags::RDONLY),
+        Err(_) => Ok(()),
+    }
+}
+
+fn memory(place: &OwnedFd, options: &str, flags: MountFlags) -> io::Result<()> {
+    let options = std::ffi::CString::new(options).expect("options have no zero bytes");
+    let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(mount("tmpfs", name_of(place), "tmpfs", flags, options.as_c_str())?)
+}
+
+/// The folders that a container has for itself.
+fn put_own(plan: &Plan<'_>, root: BorrowedFd<'_>) -> io::Result<()> {
+    let tmp = plan.folder.join("tmp");
+    make_folder(&tmp, 0o1777)?;
+    mount_bind(&tmp, name_of(&find(root, "/tmp", Missing::Folder)?))?;
+    memory(&find(root, "/run", Missing::Folder)?, "mode=0755", MountFlags::empty())?;
+    find(root, "/run/lock", Missing::Folder)?;
+    put_proc(root)?;
+    put_sys(root)?;
+    put_dev(plan, root)
+}
+
+/// A new one, or where the kernel refuses because parts of the machine's are covered, the machine's.
+fn put_proc(root: BorrowedFd<'_>) -> io::Result<()> {
+    let target = find(root, "/proc", Missing::Folder)?;
+    let place = name_of(&target);
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    if mount("proc", &place, "proc", flags, None).is_err() {
+        mount_bind_recursive("/proc", &place).map_err(|error| named(error, "mount", "/proc"))?;
+    }
+    Ok(())
+}
+
+fn put_sys(root: BorrowedFd<'_>) -> io::Result<()> {
+    let target = find(root, "/sys", Missing::Folder)?;
+    let place = name_of(&target);
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+    if mount("sysfs", &place, "sysfs", flags, None).is_err() {
+        mount_bind_recursive("/sys", &place).map_err(|error| named(error, "mount", "/sys"))?;
+        let covered = find(root, "/sys", Missing::Refuse)?;
+        let _ = remount_read_only(&name_of(&covered));
+    }
+    Ok(())
+}
+
+fn put_dev(plan: &Plan<'_>, root: BorrowedFd<'_>) -> io::Result<()> {
+    let place = find(root, "/dev", Missing::Folder)?;
+    let options = c"mode=0755,size=65536k";
+    mount("tmpfs", name_of(&place), "tmpfs", MountFlags::NOSUID, options)?;
+    for name in DEVICES.iter().map(|name| format!("/dev/{name}")).chain(plan.devices.iter().cloned()) {
+        let inside = find(root, &name, Missing::File)?;
+        mount_bind(&name, name_of(&inside)).map_err(|error| named(error, "bind", &name))?;
+    }
+    let dev = find(root, "/dev", Missing::Refuse)?;
+    for (name, to) in LINKS {
+        rustix::fs::symlinkat(to, &dev, name)?;
+    }
+    let terminals = find(root, "/dev/pts", Missing::Folder)?;
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount("devpts", name_of(&terminals), "devpts", flags, c"newinstance,ptmxmode=0666,mode=0620")
+        .map_err(|error| named(error, "mount", "/dev/pts"))?;
+    mount_bind(plan.shared_memory, name_of(&find(root, "/dev/shm", Missing::Folder)?))
+        .map_err(|error| named(error, "mount", "/dev/shm"))?;
+    let queues = find(root, "/dev/mqueue", Missing::Folder)?;
+    // Without it the container lives as well.
+    let _ = mount("mqueue", name_of(&queues), "mqueue", flags | MountFlags::NODEV, None);
+    Ok(())
+}
+
+fn make_read_only(base: &Path, layers: &[Layer]) -> io::Result<()> {
+    for layer in layers {
+        if let Layer::Overlay { path } = layer {
+            remount_read_only(&below(base, path).to_string_lossy())?;
+        }
+    }
+    remount_read_only(&base.to_string_lossy())
+}
+
+fn put_mount(root: BorrowedFd<'_>, wanted: &Mount) -> io::Result<()> {
+    match &wanted.source {
+        Source::Memory { bytes_max } => {
+            let place = find(root, &wanted.target, Missing::Folder)?;
+            let size = bytes_max.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
+            memory(&place, &format!("mode=1777{size}"), MountFlags::empty())
+        }
+        Source::Path { path, inside } => {
+            let source = open_source(path, inside.as_deref())?;
+            let missing = if is_folder(&source)? { Missing::Folder } else { Missing::File };
+            let place = find(root, &wanted.target, missing)?;
+            mount_bind_recursive(name_of(&source), name_of(&place))?;
+            if wanted.read_only {
+                remount_read_only(&name_of(&find(root, &wanted.target, Missing::Refuse)?))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn open_source(path: &str, inside: Option<&str>) -> io::Result<OwnedFd> {
+    match inside {
+        Some(inside) => find(paths::open_root(path)?.as_fd(), inside, Missing::Folder),
+        None => {
+            let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+            rustix::fs::open(path, flags, Mode::empty()).map_err(|error| named(error, "open", path))
+        }
+    }
+}
+
+/// Makes the folder the root of this mount namespace and lets go of the old one.
+fn enter(root: &OwnedFd) -> io::Result<()> {
+    rustix::process::fchdir(root)?;
+    // Both in one place: the old root is then on top of the new one, and can be let go of without a folder for it.
+    rustix::process::pivot_root(".", ".").map_err(|error| named(error, "enter", "/"))?;
+    unmount(".", UnmountFlags::DETACH)?;
+    Ok(std::env::set_current_dir("/")?)
+}

@@ -1,0 +1,270 @@
+//! How a machine becomes a node: found out ([`Prepared`]) before the API is open, started once it is.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use k8s_openapi::{
+    api::core::v1::{Service, ServicePort, ServiceSpec},
+    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
+};
+use kube::{Api, Client, api::PostParams};
+use parking_lot::Mutex;
+use ronde_apiserver::ServiceNetwork;
+use ronde_control::runner::Clock;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    agent::{Agent, NodeAgent},
+    door::Door,
+    machine::{
+        facts::Facts,
+        probe::{self, Isolation, Missing, Tried, Wish},
+        rootless::Home,
+    },
+    net::{NetError, Network, NetworkOptions, Place, Subnets},
+    node::{CLUSTER_DOMAIN, Node},
+    objects::{self, Division},
+    sandbox::cgroup::Hierarchy,
+    worker::sandbox,
+};
+
+/// Where control groups are.
+pub const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// What a node is made from.
+pub struct Options {
+    /// The data directory; ours is the folder `node` in it.
+    pub data_dir: PathBuf,
+    /// The `ronde` binary.
+    pub program: PathBuf,
+    pub wish: Wish,
+    pub division: Division,
+    /// The namespaces of an ordinary user; nothing for root.
+    pub home: Option<Home>,
+    /// What stands in for an image's environment.
+    pub machine_env: Vec<(String, String)>,
+}
+
+/// Why there is no node.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot find out what this machine allows")]
+    Probe { source: io::Error },
+    #[error("this machine does not allow full isolation: {}", .missing.iter().map(|one| one.what.clone()).collect::<Vec<_>>().join("; "))]
+    Isolation { missing: Vec<Missing> },
+    #[error("cannot make the pods' network")]
+    Network { source: NetError },
+    #[error("cannot announce the node to the API")]
+    Announce { source: Box<kube::Error> },
+}
+
+/// A machine that was found fit, before anything runs on it.
+pub struct Prepared {
+    options: Options,
+    isolation: Isolation,
+    subnets: Option<Subnets>,
+    missing: Vec<Missing>,
+    instance: String,
+}
+
+/// A node at work.
+pub struct Started {
+    pub names: Vec<String>,
+    pub isolation: Isolation,
+    /// What is not as it should be, for the user to read.
+    pub missing: Vec<Missing>,
+    pub door: Arc<Door>,
+    pub node: Arc<Node>,
+    pub agent: NodeAgent,
+}
+
+impl Prepared {
+    /// Finds out what the machine allows.
+    ///
+    /// # Errors
+    /// If that cannot be found out, or is less than was asked for.
+    pub async fn new(mut options: Options) -> Result<Self, StartError> {
+        let folder = options.data_dir.join("node");
+        let tried = match options.wish {
+            Wish::None => Tried::default(),
+            _ => try_out(&options.program, &folder).await.map_err(|source| StartError::Probe { source })?,
+        };
+        let is_root = options.home.is_none();
+        let (isolation, mut missing) =
+            probe::choose(options.wish, &tried, is_root).map_err(|missing| StartError::Isolation { missing })?;
+        if let Some(home) = &mut options.home {
+            missing.append(&mut home.missing);
+        }
+        let instance = instance(&options.data_dir);
+        let subnets = match isolation {
+            Isolation::None => None,
+            Isolation::Namespaces { .. } => {
+                let place = place(&options).map_err(|source| StartError::Probe { source })?;
+                let chosen = Subnets::ensure(&instance, &folder, &place).await;
+                Some(chosen.map_err(|source| StartError::Network { source })?)
+            }
+        };
+        Ok(Self { options, isolation, subnets, missing, instance })
+    }
+
+    /// The addresses that services get; nothing if they lead nowhere.
+    pub fn service_network(&self) -> Option<ServiceNetwork> {
+        self.subnets.map(|subnets| ServiceNetwork::new(subnets.services.network(), subnets.services.prefix_len()))
+    }
+
+    /// Makes the network and announces the nodes. Pods start with the runner that gets the agent.
+    ///
+    /// # Errors
+    /// If the network cannot be made, or the API refuses the nodes.
+    pub async fn start(
+        self,
+        client: Client,
+        api_server: SocketAddr,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) -> Result<Started, StartError> {
+        let Self { options, isolation, subnets, mut missing, instance } = self;
+        let folder = options.data_dir.join("node");
+        let facts = Facts::read();
+        // 1. The network, if pods have one.
+        let network = match subnets {
+            None => None,
+            Some(_) => {
+                let (network, lacks) = open_network(&options, &folder, &instance, api_server).await?;
+                missing.extend(lacks);
+                Some(network)
+            }
+        };
+        // 2. Limits, if they can be enforced.
+        let hierarchy = Hierarchy::probe(Path::new(CGROUPS));
+        if let Err(why) = &hierarchy {
+            missing
+                .push(Missing::new(format!("no control groups: {why}"), "limits of memory and CPU are not enforced"));
+        }
+        let host_ip = network.as_ref().map_or(Ipv4Addr::LOCALHOST, Network::host_ip);
+        let names = objects::names(&facts, options.division.nodes);
+        let clock = Clock::real();
+        // 3. The objects that say so.
+        let now = clock.now();
+        let nodes = names.iter().map(|name| objects::build(name, &facts, &options.division, &host_ip.to_string(), now));
+        let announce = objects::announce(&client, nodes.collect()).await;
+        announce.map_err(|source| StartError::Announce { source: Box::new(source) })?;
+        if let Some(subnets) = subnets {
+            announce_api(&client, subnets.api(), api_server.port())
+                .await
+                .map_err(|source| StartError::Announce { source: Box::new(source) })?;
+        }
+        tasks.spawn(objects::keep(client.clone(), names.clone(), clock.clone(), stop.clone()));
+        // 4. The agent, with the pods that have been running all along.
+        let node = Arc::new(Node {
+            client,
+            clock,
+            instance,
+            folder,
+            program: options.program,
+            names: names.iter().cloned().collect(),
+            isolation,
+            network,
+            hierarchy: hierarchy.ok(),
+            machine_env: options.machine_env,
+            hidden: vec![options.data_dir.to_string_lossy().into_owned()],
+            host_ip,
+            gpus: facts.gpus,
+            gpus_taken: Mutex::new(BTreeMap::new()),
+        });
+        claim_addresses(&node);
+        let agent = NodeAgent(Arc::new(Agent::new(node.clone(), tasks.clone(), stop.clone())));
+        Ok(Started { names, isolation, missing, door: Arc::new(Door::new(node.clone(), stop.clone())), node, agent })
+    }
+}
+
+/// Runs the probe in a process of its own: it forks.
+async fn try_out(program: &Path, folder: &Path) -> io::Result<Tried> {
+    let output = tokio::process::Command::new(program)
+        .arg("try-isolation")
+        .arg(folder.join("probe"))
+        .env_clear()
+        .output()
+        .await?;
+    if !output.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    serde_json::from_slice(&output.stdout).map_err(io::Error::other)
+}
+
+/// Where the bridge is.
+pub fn place(options: &Options) -> io::Result<Place> {
+    match &options.home {
+        None => Ok(Place::Host),
+        Some(home) => Ok(Place::Own(home.network.try_clone()?)),
+    }
+}
+
+async fn open_network(
+    options: &Options,
+    folder: &Path,
+    instance: &str,
+    api_server: SocketAddr,
+) -> Result<(Network, Vec<Missing>), StartError> {
+    let opened = Network::open(NetworkOptions {
+        instance: instance.to_owned(),
+        state_dir: folder.to_owned(),
+        place: place(options).map_err(|source| StartError::Probe { source })?,
+        api_server,
+        cluster_domain: CLUSTER_DOMAIN.to_owned(),
+        resolv_conf: PathBuf::from("/etc/resolv.conf"),
+    });
+    let (network, missing) = opened.await.map_err(|source| StartError::Network { source })?;
+    Ok((network, missing.into_iter().map(|one| Missing::new(one.what, one.consequence)).collect()))
+}
+
+/// Pods that have been running all along keep their addresses; this comes before any new pod gets one.
+fn claim_addresses(node: &Node) {
+    let Some(network) = &node.network else { return };
+    for uid in node.uids_on_disk() {
+        if let Ok(Some(made)) = sandbox::read(&node.pod_folder(&uid))
+            && let Some(ip) = made.ip
+            && !network.claim(&uid, ip)
+        {
+            tracing::warn!(uid, %ip, "two pods have one address");
+        }
+    }
+}
+
+/// The service by which pods reach the API.
+async fn announce_api(client: &Client, address: Ipv4Addr, port: u16) -> Result<(), kube::Error> {
+    let services: Api<Service> = Api::namespaced(client.clone(), "default");
+    let labels = [("component", "apiserver"), ("provider", "kubernetes")];
+    let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let service = Service {
+        metadata: ObjectMeta { name: Some("kubernetes".to_owned()), labels: Some(labels), ..ObjectMeta::default() },
+        spec: Some(ServiceSpec {
+            cluster_ip: Some(address.to_string()),
+            ports: Some(vec![ServicePort {
+                name: Some("https".to_owned()),
+                port: 443,
+                protocol: Some("TCP".to_owned()),
+                target_port: Some(IntOrString::Int(i32::from(port))),
+                ..ServicePort::default()
+            }]),
+            ..ServiceSpec::default()
+        }),
+        status: None,
+    };
+    match services.create(&PostParams::default(), &service).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// Tells instances on one machine apart, by their data directories (FNV-1a).
+pub fn instance(data_dir: &Path) -> String {
+    let path = data_dir.to_string_lossy();
+    let hash = path.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("{hash:08x}")
+}

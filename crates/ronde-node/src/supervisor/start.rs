@@ -1,0 +1,143 @@
+//! How a supervisor comes to be: it leaves the daemon's process tree and takes namespaces for its pod.
+//!
+//! The caller's side returns when the supervisor listens on its socket, or with the words of what went wrong.
+
+use std::{
+    ffi::CString,
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use fs_err as fs;
+use ronde_process::{Alone, Fork, Namespaces, fork};
+use rustix::{
+    fs::{FlockOperation, Mode, OFlags},
+    mount::{MountFlags, MountPropagationFlags, mount, mount_change},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{folder::PodFolder, run::Supervisor};
+use crate::sandbox::init::rustix_exit;
+
+/// What a supervisor has to know of its pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pod {
+    pub hostname: String,
+    /// Whether it gets namespaces at all.
+    pub isolated: bool,
+    pub host_network: bool,
+    pub host_ipc: bool,
+    /// Volumes in memory that the containers share.
+    pub memory: Vec<MemoryVolume>,
+}
+
+/// A volume in memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryVolume {
+    /// A folder of the machine that it covers, seen by this pod alone.
+    pub path: PathBuf,
+    pub bytes_max: Option<u64>,
+}
+
+/// Runs `ronde supervise FOLDER`: leaves a supervisor behind and returns.
+pub fn main(alone: Alone, path: &Path) -> io::Result<()> {
+    let folder = PodFolder(path.to_owned());
+    let pod: Pod = serde_json::from_slice(&fs::read(folder.description())?).map_err(io::Error::other)?;
+    let (mut ready, tell) = io::pipe()?;
+    let namespaces = Namespaces {
+        mount: pod.isolated,
+        network: pod.isolated && !pod.host_network,
+        hostname: pod.isolated && !pod.host_network,
+        ipc: pod.isolated && !pod.host_ipc,
+        ..Namespaces::default()
+    };
+    match fork(alone, namespaces)? {
+        Fork::Child => {
+            drop(ready);
+            match prepare(alone, &folder, &pod) {
+                Ok(mut supervisor) => {
+                    let _ = (&tell).write_all(b"ready");
+                    drop(tell);
+                    let _ = leave_streams(&folder);
+                    supervisor.run();
+                }
+                Err(error) => {
+                    let _ = (&tell).write_all(error.to_string().as_bytes());
+                }
+            }
+            rustix_exit(0)
+        }
+        Fork::Parent(_) => {
+            drop(tell);
+            let mut said = String::new();
+            ready.read_to_string(&mut said)?;
+            match said.as_str() {
+                "ready" => Ok(()),
+                "" => Err(io::Error::other("the supervisor ended at once")),
+                words => Err(io::Error::other(words.to_owned())),
+            }
+        }
+    }
+}
+
+fn prepare(alone: Alone, folder: &PodFolder, pod: &Pod) -> io::Result<Supervisor> {
+    rustix::process::setsid()?;
+    let _ = rustix::thread::set_name(c"ronde-pod");
+    let lock = lock(folder)?;
+    if pod.isolated {
+        // What the machine mounts later is seen here too; what we mount is not seen there.
+        mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
+        fs::create_dir_all(folder.shared_memory())?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        mount("shm", folder.shared_memory(), "tmpfs", flags, c"mode=1777")?;
+        for volume in &pod.memory {
+            let size = volume.bytes_max.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
+            let options = CString::new(format!("mode=0777{size}"))?;
+            fs::create_dir_all(&volume.path)?;
+            mount("memory", &volume.path, "tmpfs", flags, options.as_c_str())?;
+        }
+        if !pod.host_network {
+            rustix::system::sethostname(pod.hostname.as_bytes())?;
+        }
+    }
+    Supervisor::new(alone, folder.clone(), lock)
+}
+
+/// Takes the lock that says that this pod has a supervisor; the kernel gives it back when we die, however.
+fn lock(folder: &PodFolder) -> io::Result<std::os::fd::OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    let file = rustix::fs::open(folder.lock(), flags, Mode::from_raw_mode(0o600))?;
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| io::Error::other("the pod has a supervisor already"))?;
+    rustix::fs::ftruncate(&file, 0)?;
+    rustix::io::write(&file, rustix::process::getpid().as_raw_nonzero().to_string().as_bytes())?;
+    Ok(file)
+}
+
+/// Lets go of the daemon's streams and folder; what goes wrong from now on is written into the pod's folder.
+fn leave_streams(folder: &PodFolder) -> io::Result<()> {
+    let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC;
+    let log = rustix::fs::open(folder.path().join("supervisor.log"), flags, Mode::from_raw_mode(0o600))?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    rustix::stdio::dup2_stdout(&nothing)?;
+    rustix::stdio::dup2_stderr(&log)?;
+    std::env::set_current_dir("/")
+}
+
+/// Whether the pod in a folder has a living supervisor, and its process id.
+pub fn living(folder: &PodFolder) -> io::Result<Option<u32>> {
+    let file = match fs::File::open(folder.lock()) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(None),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let pid = fs::read_to_string(folder.lock())?;
+            Ok(pid.trim().parse().ok())
+        }
+        Err(error) => Err(error.into()),
+    }
+}

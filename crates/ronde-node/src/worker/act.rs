@@ -1,0 +1,217 @@
+//! Carries out what was decided. Every act may be repeated, and may have been begun by a worker that was killed.
+
+use std::{io, os::fd::OwnedFd, time::Duration};
+
+use fs_err as fs;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Task, Worker, sandbox, volumes};
+use crate::{
+    lifecycle::{Action, Sandbox, Severity, StopReason},
+    machine::probe::Isolation,
+    net::{self, Resolver},
+    node::CLUSTER_DOMAIN,
+    supervisor::{Pod, client, control::Order, remove_files},
+};
+
+/// A supervisor that is told to quit kills what is left and is gone; this is for a machine on its knees.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(10);
+const QUIT_POLL: Duration = Duration::from_millis(2);
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+
+impl Worker {
+    pub(super) async fn act(&mut self, action: &Action, now: Timestamp) -> io::Result<()> {
+        match action {
+            Action::EnsureSandbox => {
+                self.ensure_sandbox(now).await;
+                Ok(())
+            }
+            Action::Start { container, attempt } => {
+                self.start(container, *attempt, now).await;
+                Ok(())
+            }
+            Action::Stop { container, deadline, reason } => {
+                self.stop(container, *deadline, *reason, now);
+                Ok(())
+            }
+            Action::TearDown => self.tear_down(now).await,
+            Action::Release => Ok(()),
+        }
+    }
+
+    pub(super) fn spec(&self) -> PodSpec {
+        self.pod.spec.clone().unwrap_or_default()
+    }
+
+    /// Finds a container by its name.
+    pub(super) fn container(&self, name: &str) -> Option<Container> {
+        let spec = self.pod.spec.as_ref()?;
+        spec.init_containers.iter().flatten().chain(&spec.containers).find(|one| one.name == name).cloned()
+    }
+
+    pub(super) fn uses_machine_network(&self) -> bool {
+        self.node.network.is_none() || self.pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true))
+    }
+
+    async fn ensure_sandbox(&mut self, now: Timestamp) {
+        match self.make_sandbox(now).await {
+            Ok(()) => self.sandbox_failed = None,
+            Err(error) => {
+                let tries = match &self.sandbox_failed {
+                    Some(Sandbox::Failed { tries, .. }) => tries + 1,
+                    _ => 1,
+                };
+                let message = error.to_string();
+                self.event(Severity::Warning, "", "FailedCreatePodSandBox", message.clone());
+                self.sandbox_failed = Some(Sandbox::Failed { message, at: now, tries });
+            }
+        }
+    }
+
+    async fn make_sandbox(&mut self, now: Timestamp) -> io::Result<()> {
+        // 1. What a dead supervisor, or one that was only half made, has left.
+        self.take_down(now).await?;
+        // 2. The supervisor with its namespaces.
+        let spec = self.spec();
+        let hostname = net::hostname(&self.pod, CLUSTER_DOMAIN).map_err(io::Error::other)?;
+        let pod = Pod {
+            hostname: hostname.clone(),
+            isolated: self.node.isolation != Isolation::None,
+            host_network: self.uses_machine_network(),
+            host_ipc: spec.host_ipc == Some(true),
+            memory: volumes::in_memory(&self.pod, &self.folder),
+        };
+        client::launch(&self.node.program, &self.folder, &pod).await?;
+        // 3. Its place in the network.
+        let ip = match &self.node.network {
+            Some(network) if !pod.host_network => {
+                let netns = self.network_namespace()?;
+                let attached = network.attach(&self.uid, netns, None).await;
+                Some(attached.map_err(io::Error::other)?)
+            }
+            _ => None,
+        };
+        // 4. The files that tell its containers who they are.
+        self.write_files(&hostname, ip.map(Into::into))?;
+        sandbox::write(&self.folder, &sandbox::Made { version: 1, made_at: now, ip, lost_at: None })
+    }
+
+    /// Opens the network namespace of the pod's supervisor.
+    fn network_namespace(&self) -> io::Result<OwnedFd> {
+        let pid = client::living(&self.folder)?.ok_or_else(|| io::Error::other("the supervisor ended at once"))?;
+        Ok(fs::File::open(format!("/proc/{pid}/ns/net"))?.into_parts().0.into())
+    }
+
+    fn write_files(&self, hostname: &str, ip: Option<std::net::IpAddr>) -> io::Result<()> {
+        let folder = self.folder.files();
+        fs::create_dir_all(&folder)?;
+        let machine = fs::read_to_string("/etc/hosts").unwrap_or_default();
+        fs::write(folder.join("hosts"), net::hosts(&self.pod, ip, CLUSTER_DOMAIN, &machine))?;
+        fs::write(folder.join("hostname"), format!("{hostname}\n"))?;
+        let resolver = match &self.node.network {
+            Some(network) => net::resolv_conf(&self.pod, &network.names(&Resolver::of_machine())),
+            None => fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
+        };
+        fs::write(folder.join("resolv.conf"), resolver)
+    }
+
+    /// Ends the supervisor, if there is one, and everything in it; gives its address back.
+    async fn take_down(&mut self, now: Timestamp) -> io::Result<()> {
+        self.tasks.clear();
+        self.news = None;
+        if client::living(&self.folder)?.is_some() {
+            client::order(&self.folder, &Order::Quit).await?;
+            let quit = async {
+                while matches!(client::living(&self.folder), Ok(Some(_))) {
+                    sleep(QUIT_POLL).await;
+                }
+            };
+            timeout(QUIT_TIMEOUT, quit).await.map_err(|_| io::Error::other("the supervisor does not quit"))?;
+        }
+        sandbox::record_lost(&self.folder, now)?;
+        if let Some(network) = &self.node.network
+            && sandbox::read(&self.folder)?.is_some_and(|made| made.ip.is_some())
+        {
+            network.detach(&self.uid).await.map_err(io::Error::other)?;
+        }
+        sandbox::forget(&self.folder)
+    }
+
+    async fn tear_down(&mut self, now: Timestamp) -> io::Result<()> {
+        self.take_down(now).await?;
+        self.node.gpus_taken.lock().retain(|(uid, _), _| *uid != self.uid);
+        let folder = self.folder.clone();
+        // What the containers have written may be large.
+        let removed = tokio::task::spawn_blocking(move || {
+            for (name, records) in crate::supervisor::record::read_all(&folder)? {
+                for record in records {
+                    remove_files(&folder, &name, record.attempt)?;
+                }
+            }
+            io::Result::Ok(())
+        });
+        removed.await.map_err(io::Error::other)?
+    }
+
+    /// Removes everything of the pod from the disk.
+    pub(super) fn remove_folder(&self) -> io::Result<()> {
+        match fs::remove_dir_all(self.folder.path()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins to stop a container, or shortens the time of one that is being stopped.
+    fn stop(&mut self, name: &str, deadline: Timestamp, reason: StopReason, now: Timestamp) {
+        let attempt = super::exec::newest(&self.folder, name).ok().flatten().map_or(0, |record| record.attempt);
+        let notes = self.notes.entry(name.to_owned()).or_default();
+        let hook_done = notes.attempt == attempt && notes.stopping.is_some();
+        if notes.attempt != attempt {
+            *notes = super::Notes { attempt, ..super::Notes::default() };
+        }
+        notes.stopping = Some(deadline);
+        let left = Duration::try_from(deadline.duration_since(now)).unwrap_or_default();
+        let hook = self.pre_stop(name, reason).filter(|_| !hook_done);
+        let folder = self.folder.clone();
+        let (container, kill_at) = (name.to_owned(), Instant::now() + left);
+        let signal = stop_signal(self.container(name).as_ref());
+        let task = tokio::spawn(async move {
+            if let Some(hook) = hook {
+                let _ = tokio::time::timeout_at(kill_at, hook).await;
+            }
+            let send = |signal, all| {
+                let order = Order::Signal { container: container.clone(), signal, all };
+                let folder = folder.clone();
+                async move {
+                    if let Err(error) = client::order(&folder, &order).await {
+                        tracing::debug!(%error, "a signal is not delivered");
+                    }
+                }
+            };
+            send(signal, false).await;
+            tokio::time::sleep_until(kill_at).await;
+            send(SIGKILL, true).await;
+        });
+        self.tasks.insert((name.to_owned(), Task::Stop), (attempt, AbortOnDropHandle::new(task)));
+        self.tasks.remove(&(name.to_owned(), Task::Probes));
+    }
+}
+
+/// The signal that asks a container to end: its own choice, or SIGTERM.
+fn stop_signal(container: Option<&Container>) -> i32 {
+    let named = container.and_then(|one| one.lifecycle.as_ref()?.stop_signal.as_deref());
+    let known = [
+        ("SIGTERM", SIGTERM),
+        ("SIGINT", 2),
+        ("SIGQUIT", 3),
+        ("SIGKILL", SIGKILL),
+        ("SIGHUP", 1),
+        ("SIGUSR1", 10),
+        ("SIGUSR2", 12),
+    ];
+    named.and_then(|name| known.iter().find(|(known, _)| *known == name)).map_or(SIGTERM, |(_, number)| *number)
+}

@@ -1,0 +1,251 @@
+//! From a pod to the description of one of its containers. Pure: everything that had to be looked up is given.
+
+use std::{collections::BTreeMap, path::Path};
+
+use k8s_openapi::{
+    api::core::v1::{Container, Pod, PodSpec, SecurityContext, VolumeMount},
+    apimachinery::pkg::api::resource::Quantity,
+};
+use ronde_process::{Capabilities, Credentials, Program, become_program::PATH_DEFAULT};
+
+use super::account::Account;
+use crate::{
+    env::expand,
+    lifecycle::Cause,
+    machine::probe::Isolation,
+    sandbox::{
+        cgroup::{Hierarchy, Limits},
+        layers::Layer,
+        spec::{ContainerSpec, Mount, Pids, Root, Source, Terminal},
+    },
+    supervisor::folder::PodFolder,
+};
+
+/// What a container is built from.
+pub struct Inputs<'a> {
+    pub pod: &'a Pod,
+    pub container: &'a Container,
+    pub attempt: u32,
+    pub folder: &'a PodFolder,
+    /// Everything that the pod gives it, in order.
+    pub env: Vec<(String, String)>,
+    /// What stands in for an image's environment.
+    pub machine_env: &'a [(String, String)],
+    pub hostname: &'a str,
+    pub account: &'a dyn Fn(u32) -> Account,
+    /// Where the pod's volumes are on this machine.
+    pub volumes: &'a BTreeMap<String, String>,
+    pub isolation: Isolation,
+    pub layers: Vec<Layer>,
+    pub hidden: Vec<String>,
+    pub devices: Vec<String>,
+    pub hierarchy: Option<&'a Hierarchy>,
+    pub instance: &'a str,
+}
+
+/// Builds the description of a container.
+///
+/// # Errors
+/// Why it cannot be made, with the reason that the status shows.
+pub fn build(inputs: Inputs<'_>) -> Result<ContainerSpec, Cause> {
+    let spec = inputs.pod.spec.as_ref().ok_or_else(|| config_error("the pod has no spec"))?;
+    let container = inputs.container;
+    let uid = user(spec, container)?;
+    let account = (inputs.account)(uid);
+    let env = environment(&inputs, &account);
+    let program = program(container, &env)?;
+    let mounts =
+        if inputs.isolation == Isolation::None { check_bare(container)? } else { mounts(&inputs, &program.env)? };
+    let limits = limits(container);
+    let pod_uid = inputs.pod.metadata.uid.as_deref().unwrap_or_default();
+    Ok(ContainerSpec {
+        name: container.name.clone(),
+        attempt: inputs.attempt,
+        credentials: credentials(spec, container, uid, &account)?,
+        root: root(&inputs, container),
+        mounts,
+        pids: pids(spec, inputs.isolation),
+        terminal: Terminal {
+            tty: container.tty.unwrap_or(false),
+            stdin: container.stdin.unwrap_or(false),
+            stdin_once: container.stdin_once.unwrap_or(false),
+        },
+        cgroup: inputs.hierarchy.map(|tree| tree.plan(inputs.instance, pod_uid, &container.name, limits)),
+        program,
+    })
+}
+
+fn config_error(message: impl Into<String>) -> Cause {
+    Cause { reason: "CreateContainerConfigError".to_owned(), message: message.into() }
+}
+
+fn create_error(message: impl Into<String>) -> Cause {
+    Cause { reason: "CreateContainerError".to_owned(), message: message.into() }
+}
+
+fn of_container<T>(container: &Container, field: impl Fn(&SecurityContext) -> Option<T>) -> Option<T> {
+    container.security_context.as_ref().and_then(field)
+}
+
+fn user(spec: &PodSpec, container: &Container) -> Result<u32, Cause> {
+    let of_pod = spec.security_context.as_ref();
+    let chosen = of_container(container, |context| context.run_as_user).or(of_pod.and_then(|pod| pod.run_as_user));
+    let not_root =
+        of_container(container, |context| context.run_as_non_root).or(of_pod.and_then(|pod| pod.run_as_non_root));
+    let uid = u32::try_from(chosen.unwrap_or(0)).map_err(|_| config_error("runAsUser is out of range"))?;
+    if uid == 0 && not_root == Some(true) {
+        let words = if chosen.is_some() {
+            "container's runAsUser breaks non-root policy"
+        } else {
+            "container has runAsNonRoot and image will run as root"
+        };
+        return Err(config_error(words));
+    }
+    Ok(uid)
+}
+
+fn credentials(spec: &PodSpec, container: &Container, uid: u32, account: &Account) -> Result<Credentials, Cause> {
+    let of_pod = spec.security_context.as_ref();
+    let group = of_container(container, |context| context.run_as_group).or(of_pod.and_then(|pod| pod.run_as_group));
+    let number = |value: i64| u32::try_from(value).map_err(|_| config_error("a group is out of range"));
+    let gid = group.map(number).transpose()?.unwrap_or(account.gid);
+    let more = of_pod.and_then(|pod| pod.supplemental_groups.clone()).unwrap_or_default();
+    let mut groups =
+        more.into_iter().chain(of_pod.and_then(|pod| pod.fs_group)).map(number).collect::<Result<Vec<_>, _>>()?;
+    groups.extend(account.groups.iter().copied().chain([gid]));
+    groups.sort_unstable();
+    groups.dedup();
+    let is_privileged = of_container(container, |context| context.privileged) == Some(true);
+    let base = if is_privileged { Capabilities::ALL } else { Capabilities::default_set() };
+    let wanted =
+        container.security_context.as_ref().and_then(|context| context.capabilities.clone()).unwrap_or_default();
+    let capabilities = base
+        .with(&wanted.add.unwrap_or_default(), &wanted.drop.unwrap_or_default())
+        .map_err(|name| create_error(format!("unknown capability \"{name}\"")))?;
+    let no_new_privileges = of_container(container, |context| context.allow_privilege_escalation) == Some(false);
+    Ok(Credentials { uid, gid, groups, capabilities, no_new_privileges })
+}
+
+/// The machine's environment first, then what container runtimes add, then the pod's; the last one wins.
+fn environment(inputs: &Inputs<'_>, account: &Account) -> Vec<(String, String)> {
+    let mut env = BTreeMap::new();
+    env.insert("PATH".to_owned(), PATH_DEFAULT.to_owned());
+    env.insert("HOSTNAME".to_owned(), inputs.hostname.to_owned());
+    env.insert("HOME".to_owned(), account.home.clone().unwrap_or_else(|| "/".to_owned()));
+    if inputs.container.tty == Some(true) {
+        env.insert("TERM".to_owned(), "xterm".to_owned());
+    }
+    env.extend(inputs.machine_env.iter().cloned());
+    env.extend(inputs.env.iter().cloned());
+    env.into_iter().collect()
+}
+
+fn program(container: &Container, env: &[(String, String)]) -> Result<Program, Cause> {
+    let lookup = |name: &str| env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    let command = container.command.iter().flatten();
+    let argv: Vec<String> = command.chain(container.args.iter().flatten()).map(|word| expand(word, lookup)).collect();
+    if argv.is_empty() {
+        return Err(create_error(
+            "no command specified: images are not pulled on one machine, so the container needs `command` or `args`",
+        ));
+    }
+    let folder = container.working_dir.clone().filter(|folder| !folder.is_empty()).unwrap_or_else(|| "/".to_owned());
+    Ok(Program { argv, env: env.to_vec(), folder })
+}
+
+fn root(inputs: &Inputs<'_>, container: &Container) -> Root {
+    match inputs.isolation {
+        Isolation::None => Root::Machine,
+        Isolation::Namespaces { user_attributes, .. } => Root::Layers {
+            layers: inputs.layers.clone(),
+            read_only: of_container(container, |context| context.read_only_root_filesystem) == Some(true),
+            hidden: inputs.hidden.clone(),
+            devices: inputs.devices.clone(),
+            user_attributes,
+        },
+    }
+}
+
+fn pids(spec: &PodSpec, isolation: Isolation) -> Pids {
+    match (isolation, spec.host_pid, spec.share_process_namespace) {
+        (Isolation::None, ..) | (_, Some(true), _) => Pids::Machine,
+        (.., Some(true)) => Pids::Pod,
+        _ => Pids::Own,
+    }
+}
+
+/// Without namespaces nothing can be mounted: what a container cannot do without is refused.
+fn check_bare(container: &Container) -> Result<Vec<Mount>, Cause> {
+    let is_token = |mount: &&VolumeMount| mount.mount_path == "/var/run/secrets/kubernetes.io/serviceaccount";
+    match container.volume_mounts.iter().flatten().find(|mount| !is_token(mount)) {
+        None => Ok(Vec::new()),
+        Some(mount) => Err(create_error(format!(
+            "volume {} cannot be mounted at {} without isolation",
+            mount.name, mount.mount_path
+        ))),
+    }
+}
+
+fn mounts(inputs: &Inputs<'_>, env: &[(String, String)]) -> Result<Vec<Mount>, Cause> {
+    let folder = inputs.folder;
+    let own = |name: &str, target: &str| {
+        let path = folder.files().join(name).to_string_lossy().into_owned();
+        Mount { source: Source::Path { path, inside: None }, target: target.to_owned(), read_only: false }
+    };
+    let mut mounts =
+        vec![own("hosts", "/etc/hosts"), own("hostname", "/etc/hostname"), own("resolv.conf", "/etc/resolv.conf")];
+    if let Some(target) = inputs.container.termination_message_path.clone().filter(|path| !path.is_empty()) {
+        let path = termination_message(folder, &inputs.container.name, inputs.attempt).to_string_lossy().into_owned();
+        mounts.push(Mount { source: Source::Path { path, inside: None }, target, read_only: false });
+    }
+    let mut wanted: Vec<&VolumeMount> = inputs.container.volume_mounts.iter().flatten().collect();
+    // An outer folder before what is mounted inside it; /etc/hosts of a volume covers ours.
+    wanted.sort_by_key(|mount| mount.mount_path.matches('/').count());
+    for mount in wanted {
+        mounts.push(volume_mount(inputs, mount, env)?);
+    }
+    Ok(mounts)
+}
+
+/// The file behind a container's termination message path.
+pub fn termination_message(folder: &PodFolder, container: &str, attempt: u32) -> std::path::PathBuf {
+    folder.attempt(container, attempt).join("termination-log")
+}
+
+fn volume_mount(inputs: &Inputs<'_>, mount: &VolumeMount, env: &[(String, String)]) -> Result<Mount, Cause> {
+    let path = inputs.volumes.get(&mount.name).ok_or_else(|| config_error(format!("no volume {}", mount.name)))?;
+    let lookup = |name: &str| env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    let inside = mount.sub_path.clone().or_else(|| mount.sub_path_expr.as_ref().map(|text| expand(text, lookup)));
+    let inside = inside.filter(|inside| !inside.is_empty());
+    if inside
+        .as_deref()
+        .is_some_and(|inside| Path::new(inside).is_absolute() || inside.split('/').any(|part| part == ".."))
+    {
+        return Err(config_error(format!("subPath of volume {} leads out of it", mount.name)));
+    }
+    Ok(Mount {
+        source: Source::Path { path: path.clone(), inside },
+        target: mount.mount_path.clone(),
+        read_only: mount.read_only.unwrap_or(false),
+    })
+}
+
+/// Reads the limits that control groups know.
+pub fn limits(container: &Container) -> Limits {
+    let resources = container.resources.as_ref();
+    let limit = |name: &str| resources?.limits.as_ref()?.get(name);
+    let request = |name: &str| resources?.requests.as_ref()?.get(name);
+    Limits {
+        memory_bytes: limit("memory").and_then(whole),
+        cpu_milli: limit("cpu").and_then(milli),
+        cpu_request_milli: request("cpu").and_then(milli),
+    }
+}
+
+pub fn whole(quantity: &Quantity) -> Option<u64> {
+    u64::try_from(ronde_apiserver::quantity::Quantity::parse(&quantity.0).ok()?.value()).ok()
+}
+
+pub fn milli(quantity: &Quantity) -> Option<u64> {
+    u64::try_from(ronde_apiserver::quantity::Quantity::parse(&quantity.0).ok()?.milli()).ok()
+}

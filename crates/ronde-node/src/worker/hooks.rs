@@ -1,0 +1,225 @@
+//! What goes on beside a running container: its hooks, its probes, and what it says about its own end.
+
+use std::collections::BTreeMap;
+
+use fs_err as fs;
+use futures::{FutureExt as _, future::BoxFuture};
+use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Note, Task, Worker, build, reach::InContainer};
+use crate::{
+    lifecycle::{ContainerSeen, HookState, RunState, Severity, StopReason},
+    probes::{Health, ProbeState, Target, Watching, run_hook, watch_health},
+    supervisor::record::Record,
+};
+
+/// As the kubelet: that much of a termination message is kept.
+const MESSAGE_BYTES_MAX: usize = 4096;
+/// Lines and bytes of the log that stand in for a message.
+const LOG_LINES: usize = 80;
+const LOG_BYTES_MAX: usize = 2048;
+
+impl Worker {
+    /// Gives every running container its hook and its probes.
+    pub(super) fn watch_running(&mut self, containers: &BTreeMap<String, ContainerSeen>) {
+        for (name, seen) in containers {
+            match seen.state {
+                RunState::Running(_) if seen.stopping.is_none() => {
+                    if let Some(container) = self.container(name) {
+                        self.watch_one(&container, seen.attempt);
+                    }
+                }
+                RunState::Running(_) => {}
+                _ => self.tasks.retain(|(of, _), _| of != name),
+            }
+        }
+    }
+
+    fn watch_one(&mut self, container: &Container, attempt: u32) {
+        let name = &container.name;
+        let notes = self.notes.entry(name.clone()).or_default();
+        if notes.attempt != attempt {
+            // Found running after a restart of the daemon: what was published is what is known.
+            let health = published(&self.pod, name);
+            *notes = super::Notes { attempt, health, ..super::Notes::default() };
+        }
+        let has_started = super::exec::newest(&self.folder, name).ok().flatten().is_some_and(|one| one.pid.is_some());
+        if notes.hook == Some(HookState::Pending) && has_started && !self.has_task(name, Task::Hook, attempt) {
+            let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.clone());
+            if let Some(hook) = hook {
+                self.run_post_start(container.clone(), attempt, hook);
+            }
+        }
+        if has_started && !self.has_task(name, Task::Probes, attempt) {
+            self.run_probes(container, attempt);
+        }
+    }
+
+    fn has_task(&self, name: &str, task: Task, attempt: u32) -> bool {
+        self.tasks.get(&(name.to_owned(), task)).is_some_and(|(of, _)| *of == attempt)
+    }
+
+    pub(super) fn take_note(&mut self, note: Note) {
+        match note {
+            Note::Hook { container, attempt, failed } => {
+                if let Some(why) = &failed {
+                    self.event(Severity::Warning, &container, "FailedPostStartHook", why.clone());
+                }
+                if let Some(notes) = self.notes.get_mut(&container).filter(|notes| notes.attempt == attempt) {
+                    notes.hook = Some(if failed.is_some() { HookState::Failed } else { HookState::Done });
+                }
+            }
+            Note::Probes { container, attempt, health } => {
+                if let Some(notes) = self.notes.get_mut(&container).filter(|notes| notes.attempt == attempt) {
+                    notes.health = Some(health);
+                }
+            }
+            Note::Notice(notice) => self.tell(&notice),
+            Note::Event { container, reason, message } => self.event(Severity::Warning, &container, reason, message),
+        }
+    }
+
+    /// Reads what containers that have ended say about it, once.
+    pub(super) fn read_messages(&mut self, records: &BTreeMap<String, Vec<Record>>) {
+        for (name, records) in records {
+            let Some(last) = records.last().filter(|record| record.end.is_some()) else { continue };
+            let is_known =
+                self.notes.get(name).is_some_and(|notes| notes.attempt == last.attempt && notes.message.is_some());
+            if is_known {
+                continue;
+            }
+            let message = self.message_of(name, last);
+            let notes = self.notes.entry(name.clone()).or_default();
+            if notes.attempt != last.attempt && notes.attempt < last.attempt {
+                *notes = super::Notes { attempt: last.attempt, ..super::Notes::default() };
+            }
+            if notes.attempt == last.attempt {
+                notes.message = message;
+            }
+        }
+    }
+
+    fn message_of(&self, name: &str, record: &Record) -> Option<String> {
+        let container = self.container(name)?;
+        let bytes = fs::read(build::termination_message(&self.folder, name, record.attempt)).unwrap_or_default();
+        let own = String::from_utf8_lossy(&bytes[..bytes.len().min(MESSAGE_BYTES_MAX)]).into_owned();
+        let falls_back = container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
+        let failed = record.end.as_ref().is_some_and(|end| end.code != 0);
+        if own.is_empty() && falls_back && failed {
+            let log = self.folder.logs(name).join(format!("{}.log", record.attempt));
+            return Some(last_lines(&fs::read_to_string(log).unwrap_or_default()));
+        }
+        Some(own).filter(|own| !own.is_empty())
+    }
+
+    fn run_post_start(&mut self, container: Container, attempt: u32, hook: LifecycleHandler) {
+        let (outbox, name) = (self.outbox.clone(), container.name.clone());
+        let run = self.hook(&container, hook);
+        let task = tokio::spawn(async move {
+            let failed = run.await.err();
+            let _ = outbox.send(Note::Hook { container: container.name, attempt, failed }).await;
+        });
+        self.tasks.insert((name, Task::Hook), (attempt, AbortOnDropHandle::new(task)));
+    }
+
+    /// The preStop hook of a container, ready to run; none if it is not to be run.
+    pub(super) fn pre_stop(&self, name: &str, reason: StopReason) -> Option<BoxFuture<'static, ()>> {
+        if reason == StopReason::PostStart {
+            return None;
+        }
+        let container = self.container(name)?;
+        let hook = container.lifecycle.as_ref()?.pre_stop.clone()?;
+        let (run, outbox, name) = (self.hook(&container, hook), self.outbox.clone(), name.to_owned());
+        let told = async move {
+            if let Err(message) = run.await {
+                let _ = outbox.send(Note::Event { container: name, reason: "FailedPreStopHook", message }).await;
+            }
+        };
+        Some(told.boxed())
+    }
+}
+
+impl Worker {
+    fn target(&self, container: &Container) -> Target<InContainer> {
+        let made = super::sandbox::read(&self.folder).ok().flatten();
+        let ip = made.and_then(|made| made.ip).map_or_else(|| self.node.host_ip().to_string(), |ip| ip.to_string());
+        let meta = &self.pod.metadata;
+        let (name, namespace) =
+            (meta.name.as_deref().unwrap_or_default(), meta.namespace.as_deref().unwrap_or_default());
+        Target {
+            reach: InContainer {
+                node: self.node.clone(),
+                folder: self.folder.clone(),
+                container: container.name.clone(),
+            },
+            container: container.clone(),
+            pod_ip: ip,
+            pod: format!("{name}_{namespace}({})", self.uid),
+            field_path: format!("spec.containers{{{}}}", container.name),
+        }
+    }
+
+    fn hook(&self, container: &Container, handler: LifecycleHandler) -> BoxFuture<'static, Result<(), String>> {
+        let target = self.target(container);
+        async move { run_hook(&target, &handler).await }.boxed()
+    }
+
+    fn run_probes(&mut self, container: &Container, attempt: u32) {
+        if container.startup_probe.is_none()
+            && container.readiness_probe.is_none()
+            && container.liveness_probe.is_none()
+        {
+            return;
+        }
+        let target = self.target(container);
+        let started = super::exec::newest(&self.folder, &container.name).ok().flatten().and_then(|one| one.started_at);
+        let age = started.map(|at| self.node.clock.now().duration_since(at));
+        let known = self.notes.get(&container.name).and_then(|notes| notes.health);
+        let state = ProbeState::new(container, known);
+        let (health, mut told) = watch::channel(state.health());
+        let (ending, is_ending) = watch::channel(false);
+        let (outbox, events, name) = (self.outbox.clone(), self.outbox.clone(), container.name.clone());
+        let watching = Watching {
+            age: age.and_then(|age| age.try_into().ok()).unwrap_or_default(),
+            state,
+            health,
+            ending: is_ending,
+            // An event that finds no room is not worth waiting for.
+            notice: move |notice| drop(events.try_send(Note::Notice(notice))),
+        };
+        let task = tokio::spawn(async move {
+            // Never said: probes end with the order to stop.
+            let _ending = ending;
+            let forward = async {
+                loop {
+                    let health = *told.borrow_and_update();
+                    let note = Note::Probes { container: name.clone(), attempt, health };
+                    if outbox.send(note).await.is_err() || told.changed().await.is_err() {
+                        return;
+                    }
+                }
+            };
+            tokio::join!(watch_health(&target, watching), forward);
+        });
+        self.tasks.insert((container.name.clone(), Task::Probes), (attempt, AbortOnDropHandle::new(task)));
+    }
+}
+
+/// What the published status says of a container's probes.
+fn published(pod: &Pod, name: &str) -> Option<Health> {
+    let status = pod.status.as_ref()?;
+    let all = status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten());
+    let found = all.into_iter().find(|status| status.name == name)?;
+    Some(Health { started: found.started == Some(true), ready: found.ready, unhealthy: None })
+}
+
+/// The end of a log, without the timestamps.
+fn last_lines(log: &str) -> String {
+    let texts: Vec<&str> = log.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap_or_default()).collect();
+    let from = texts.len().saturating_sub(LOG_LINES);
+    let text = texts[from..].join("\n");
+    let start = text.len().saturating_sub(LOG_BYTES_MAX);
+    text[text.ceil_char_boundary(start)..].to_owned()
+}

@@ -1,0 +1,83 @@
+//! What the API hears of a pod: its status, its events, its end.
+
+use std::io;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams, Preconditions},
+};
+
+use super::Worker;
+use crate::lifecycle::{Decision, Notice, Severity};
+
+impl Worker {
+    pub(super) fn api(&self) -> Api<Pod> {
+        let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
+        Api::namespaced(self.node.client.clone(), namespace)
+    }
+
+    /// Publishes the status if it has changed; returns whether the decision still stands.
+    pub(super) async fn publish(&mut self, decision: &Decision) -> io::Result<bool> {
+        for notice in &decision.events {
+            self.tell(notice);
+        }
+        if self.gone || self.pod.status.as_ref() == Some(&decision.status) {
+            return Ok(true);
+        }
+        let mut next = self.pod.clone();
+        next.status = Some(decision.status.clone());
+        next.metadata.managed_fields = None;
+        let name = next.metadata.name.clone().unwrap_or_default();
+        match self.api().replace_status(&name, &PostParams::default(), &next).await {
+            Ok(published) => {
+                self.ctx.caches.assume(published.clone());
+                self.pod = published;
+                Ok(true)
+            }
+            // Somebody else was faster: look at the pod as it is now.
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                if let Ok(newest) = self.api().get(&name).await
+                    && newest.metadata.uid == self.pod.metadata.uid
+                {
+                    self.pod = newest;
+                }
+                Ok(false)
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                self.gone = true;
+                Ok(true)
+            }
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    pub(super) fn tell(&self, notice: &Notice) {
+        let is_warning = notice.severity == Severity::Warning;
+        self.ctx.events.about_part(&self.pod, &notice.field_path, is_warning, &notice.reason, notice.message.clone());
+    }
+
+    /// An event of a whole pod or of one of its containers.
+    pub(super) fn event(&self, severity: Severity, container: &str, reason: &str, message: impl Into<String>) {
+        let field_path = if container.is_empty() { String::new() } else { format!("spec.containers{{{container}}}") };
+        self.tell(&Notice { severity, reason: reason.to_owned(), message: message.into(), field_path });
+    }
+
+    /// Deletes the object for good, and the pod's folder.
+    pub(super) async fn release(&mut self) -> io::Result<()> {
+        if !self.gone {
+            let params = DeleteParams {
+                grace_period_seconds: Some(0),
+                preconditions: Some(Preconditions { uid: Some(self.uid.clone()), resource_version: None }),
+                ..DeleteParams::default()
+            };
+            let name = self.pod.metadata.name.clone().unwrap_or_default();
+            match self.api().delete(&name, &params).await {
+                Ok(_) => self.ctx.caches.assume_gone(&self.pod),
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        self.remove_folder()
+    }
+}

@@ -1,0 +1,82 @@
+//! The pod's sandbox over time: made, found again after a restart, lost, taken down.
+//!
+//! `sandbox.json` in the pod's folder says that one was made; the supervisor's lock says whether it lives.
+
+use std::{io, net::Ipv4Addr, path::PathBuf};
+
+use fs_err as fs;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    lifecycle::Sandbox,
+    supervisor::{
+        client,
+        folder::PodFolder,
+        record::{self, End},
+    },
+};
+
+/// What is written down of a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    pub version: u32,
+    pub made_at: Timestamp,
+    /// None if the pod uses the machine's network.
+    pub ip: Option<Ipv4Addr>,
+    /// When its death was noticed.
+    pub lost_at: Option<Timestamp>,
+}
+
+fn path(folder: &PodFolder) -> PathBuf {
+    folder.path().join("sandbox.json")
+}
+
+/// Reads what is written down; nothing if there is no sandbox.
+pub fn read(folder: &PodFolder) -> io::Result<Option<Made>> {
+    match fs::read(path(folder)) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes it down in one step.
+pub fn write(folder: &PodFolder, made: &Made) -> io::Result<()> {
+    let fresh = folder.path().join("sandbox.new");
+    fs::write(&fresh, serde_json::to_vec(made)?)?;
+    fs::rename(&fresh, path(folder))
+}
+
+/// Forgets it: it was taken down as it should be.
+pub fn forget(folder: &PodFolder) -> io::Result<()> {
+    match fs::remove_file(path(folder)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Returns how the sandbox is; a death is written down when it is first seen.
+pub fn observe(folder: &PodFolder, now: Timestamp) -> io::Result<(Sandbox, Option<Made>)> {
+    let Some(mut made) = read(folder)? else { return Ok((Sandbox::Absent, None)) };
+    if let Some(at) = made.lost_at {
+        return Ok((Sandbox::Lost { at }, Some(made)));
+    }
+    if client::living(folder)?.is_some() {
+        return Ok((Sandbox::Ready { ip: made.ip.map(Into::into) }, Some(made)));
+    }
+    made.lost_at = Some(now);
+    write(folder, &made)?;
+    Ok((Sandbox::Lost { at: now }, Some(made)))
+}
+
+/// Writes an end for every container that has none: its supervisor is dead, and it with it.
+pub fn record_lost(folder: &PodFolder, at: Timestamp) -> io::Result<()> {
+    for (name, records) in record::read_all(folder)? {
+        for mut one in records.into_iter().filter(|one| one.end.is_none()) {
+            one.end = Some(End::lost(at));
+            one.write(&folder.record(&name, one.attempt))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,273 @@
+//! Starting a container: everything it needs is looked up and put in place, then its supervisor gets the order.
+
+use std::{collections::BTreeMap, io, net::IpAddr, sync::Arc};
+
+use fs_err as fs;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::{
+    authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
+    core::v1::{ConfigMap, Container, Node as NodeObject, Secret, Service, ServiceAccount},
+};
+use kube::{Api, api::PostParams};
+use ronde_control::watch::Key;
+
+use super::{Notes, Worker, account, build, exec, sandbox, volumes as places};
+use crate::{
+    env::{self, EnvError, PodFacts},
+    lifecycle::{Cause, HookState, Sandbox, Severity},
+    net,
+    node::CLUSTER_DOMAIN,
+    probes::ProbeState,
+    supervisor::{client, control::Order},
+    volumes::{self, Files, TokenWanted, Tokens},
+};
+
+/// What a token lives if the pod does not say.
+const TOKEN_SECONDS: i64 = 3600;
+/// Devices that every GPU needs beside its own.
+const GPU_DEVICES: [&str; 4] = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"];
+const GPU: &str = "nvidia.com/gpu";
+
+/// A token that was asked for, and when it is time for the next.
+#[derive(Debug, Clone)]
+pub struct HeldToken {
+    token: String,
+    renew_at: Timestamp,
+}
+
+/// The objects that a pod refers to.
+struct Sources {
+    config_maps: BTreeMap<String, Arc<ConfigMap>>,
+    secrets: BTreeMap<String, Arc<Secret>>,
+    allocatable: BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>,
+    pod_ip: Option<IpAddr>,
+}
+
+impl Worker {
+    /// Starts an attempt, or notes why it could not be.
+    pub(super) async fn start(&mut self, name: &str, attempt: u32, now: Timestamp) {
+        let Some(container) = self.container(name) else { return };
+        self.notes.insert(name.to_owned(), Notes { attempt, ..Notes::default() });
+        self.tasks.retain(|(of, _), _| of != name);
+        self.tell_once(&container);
+        if let Err(cause) = self.try_start(&container, attempt, now).await {
+            let is_mount = cause.reason == "FailedMount";
+            if is_mount && self.told.mount.as_ref() != Some(&cause.message) {
+                self.event(Severity::Warning, "", "FailedMount", cause.message.clone());
+                self.told.mount = Some(cause.message.clone());
+            } else if !is_mount {
+                self.event(Severity::Warning, name, "Failed", format!("Error: {}", cause.message));
+            }
+            let reason = if is_mount { "ContainerCreating".to_owned() } else { cause.reason };
+            let notes = self.notes.entry(name.to_owned()).or_default();
+            notes.blocked = Some((reason, cause.message, now));
+        }
+    }
+
+    async fn try_start(&mut self, container: &Container, attempt: u32, now: Timestamp) -> Result<(), Cause> {
+        // 1. What it refers to.
+        let sources = self.sources();
+        let places = self.put_volumes(&sources, now).await?;
+        let services: Vec<Arc<Service>> = self.ctx.caches.list::<Service>(None);
+        let env = env::build(&self.facts(&sources), container, services.iter().map(|service| &**service))
+            .map_err(|error| Cause { reason: EnvError::REASON.to_owned(), message: error.to_string() })?;
+        // 2. What it is.
+        let spec = self.describe(container, attempt, env, &places)?;
+        // 3. The files that only this attempt has.
+        let internal =
+            |error: io::Error| Cause { reason: "CreateContainerError".to_owned(), message: error.to_string() };
+        exec::remember(&self.folder, &spec).map_err(internal)?;
+        fs::write(build::termination_message(&self.folder, &container.name, attempt), "").map_err(internal)?;
+        // 4. The order.
+        let has_hook = container.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.post_start.is_some());
+        self.notes.insert(
+            container.name.clone(),
+            Notes {
+                attempt,
+                hook: has_hook.then_some(HookState::Pending),
+                health: Some(ProbeState::new(container, None).health()),
+                ..Notes::default()
+            },
+        );
+        client::order(&self.folder, &Order::Start(Box::new(spec))).await.map_err(internal)
+    }
+
+    fn facts<'a>(&'a self, sources: &'a Sources) -> PodFacts<'a> {
+        PodFacts {
+            pod: &self.pod,
+            host_ip: self.node.host_ip(),
+            pod_ip: sources.pod_ip,
+            allocatable: &sources.allocatable,
+            config_maps: &sources.config_maps,
+            secrets: &sources.secrets,
+        }
+    }
+
+    fn sources(&self) -> Sources {
+        let namespace = self.pod.metadata.namespace.clone().unwrap_or_default();
+        let wanted = volumes::references(&self.pod);
+        let caches = &self.ctx.caches;
+        let key = |name: &String| Key::new(namespace.clone(), name.clone());
+        let node = self.pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+        let node = caches.get::<NodeObject>(&Key::new("", node));
+        let made = sandbox::read(&self.folder).ok().flatten();
+        let own = made.and_then(|made| made.ip).map(IpAddr::from);
+        Sources {
+            config_maps: wanted
+                .config_maps
+                .iter()
+                .filter_map(|name| Some((name.clone(), caches.get(&key(name))?)))
+                .collect(),
+            secrets: wanted.secrets.iter().filter_map(|name| Some((name.clone(), caches.get(&key(name))?))).collect(),
+            allocatable: node.and_then(|node| node.status.clone()?.allocatable).unwrap_or_default(),
+            pod_ip: own.or_else(|| self.uses_machine_network().then(|| self.node.host_ip())),
+        }
+    }
+
+    /// Puts all volumes in place; returns where they are.
+    async fn put_volumes(&mut self, sources: &Sources, now: Timestamp) -> Result<BTreeMap<String, String>, Cause> {
+        let tokens = self.tokens(now).await?;
+        let group = self.spec().security_context.and_then(|context| context.fs_group);
+        let group = group.and_then(|group| u32::try_from(group).ok());
+        for volume in self.spec().volumes.iter().flatten() {
+            let files: Option<Files> = volumes::content(volume, &self.facts(sources), &tokens)
+                .map_err(|error| places::failed(&volume.name, error))?;
+            if let Some(files) = files {
+                volumes::write(&self.folder.volumes().join(&volume.name), &files, group, now)
+                    .map_err(|error| places::failed(&volume.name, error))?;
+            }
+        }
+        self.volumes_of = Some(self.desired.borrow().sources);
+        places::place(&self.pod, &self.folder, &self.ctx.caches)
+    }
+
+    /// Brings the files of volumes up to date while containers run.
+    pub(super) async fn refresh_volumes(&mut self, sandbox: &Sandbox) {
+        let now = self.node.clock.now();
+        let newest = self.desired.borrow().sources;
+        let is_due = self.held.values().any(|held| held.renew_at <= now);
+        let was_put = self.volumes_of.is_some_and(|put| put != newest || is_due);
+        // After a restart of the daemon they may be old.
+        let was_found = self.volumes_of.is_none() && self.folder.volumes().exists();
+        if matches!(sandbox, Sandbox::Ready { .. }) && (was_put || was_found) {
+            let sources = self.sources();
+            if let Err(cause) = self.put_volumes(&sources, now).await {
+                tracing::debug!(pod = self.name(), why = cause.message, "volumes stay as they are");
+                self.volumes_of = Some(newest);
+            }
+        }
+    }
+
+    async fn tokens(&mut self, now: Timestamp) -> Result<Tokens, Cause> {
+        for wanted in volumes::references(&self.pod).tokens {
+            let place = (wanted.volume.clone(), wanted.path.clone());
+            if self.held.get(&place).is_none_or(|held| held.renew_at <= now) {
+                let held =
+                    self.request_token(&wanted, now).await.map_err(|error| places::failed(&wanted.volume, error))?;
+                self.held.insert(place, held);
+            }
+        }
+        Ok(self.held.iter().map(|(place, held)| (place.clone(), held.token.clone())).collect())
+    }
+
+    async fn request_token(&self, wanted: &TokenWanted, now: Timestamp) -> Result<HeldToken, kube::Error> {
+        let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.node.client.clone(), namespace);
+        let seconds = wanted.expiration_seconds.unwrap_or(TOKEN_SECONDS);
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                audiences: wanted.audience.clone().into_iter().collect(),
+                bound_object_ref: Some(BoundObjectReference {
+                    api_version: Some("v1".to_owned()),
+                    kind: Some("Pod".to_owned()),
+                    name: self.pod.metadata.name.clone(),
+                    uid: Some(self.uid.clone()),
+                }),
+                expiration_seconds: Some(seconds),
+            },
+            ..TokenRequest::default()
+        };
+        let account = self.pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
+        let account = account.unwrap_or_else(|| "default".to_owned());
+        let answer = accounts.create_token_request(&account, &PostParams::default(), &request).await?;
+        // As the kubelet: at four fifths of its life.
+        let renew_at = now.saturating_add(SignedDuration::from_secs(seconds / 5 * 4)).unwrap_or(Timestamp::MAX);
+        Ok(HeldToken { token: answer.status.map(|status| status.token).unwrap_or_default(), renew_at })
+    }
+
+    fn describe(
+        &self,
+        container: &Container,
+        attempt: u32,
+        mut env: Vec<(String, String)>,
+        places: &BTreeMap<String, String>,
+    ) -> Result<crate::sandbox::spec::ContainerSpec, Cause> {
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let group = fs::read_to_string("/etc/group").unwrap_or_default();
+        let hostname = net::hostname(&self.pod, CLUSTER_DOMAIN).unwrap_or_default();
+        let (devices, variable) = self.take_gpus(container)?;
+        env.extend(variable);
+        build::build(build::Inputs {
+            pod: &self.pod,
+            container,
+            attempt,
+            folder: &self.folder,
+            env,
+            machine_env: &self.node.machine_env,
+            hostname: &hostname,
+            account: &|uid| account::find(&passwd, &group, uid),
+            volumes: places,
+            isolation: self.node.isolation,
+            layers: self.node.layers(),
+            hidden: self.node.hidden.clone(),
+            devices,
+            hierarchy: self.node.hierarchy.as_ref(),
+            instance: &self.node.instance,
+        })
+    }
+
+    /// Takes as many of the machine's GPUs as the container asks for, if there are any; declared ones have no device.
+    fn take_gpus(&self, container: &Container) -> Result<(Vec<String>, Option<(String, String)>), Cause> {
+        let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+        let wanted = limits.and_then(|limits| limits.get(GPU)).and_then(build::whole).unwrap_or(0);
+        if self.node.gpus.is_empty() || wanted == 0 {
+            return Ok((Vec::new(), None));
+        }
+        let owner = (self.uid.clone(), container.name.clone());
+        let mut taken = self.node.gpus_taken.lock();
+        let mine = match taken.get(&owner) {
+            Some(mine) => mine.clone(),
+            None => {
+                let is_free = |gpu: &usize| !taken.values().flatten().any(|other| other == gpu);
+                let free: Vec<usize> = (0..self.node.gpus.len()).filter(is_free).take(wanted as usize).collect();
+                if free.len() < wanted as usize {
+                    let message = format!("{wanted} GPUs are asked for, {} are free", free.len());
+                    return Err(Cause { reason: "CreateContainerError".to_owned(), message });
+                }
+                taken.insert(owner, free.clone());
+                free
+            }
+        };
+        let own = mine.iter().filter_map(|gpu| self.node.gpus.get(*gpu).cloned());
+        let shared =
+            GPU_DEVICES.iter().filter(|path| std::path::Path::new(path).exists()).map(|path| (*path).to_owned());
+        let numbers = mine.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        Ok((own.chain(shared).collect(), Some(("NVIDIA_VISIBLE_DEVICES".to_owned(), numbers))))
+    }
+
+    /// Says once what is different here from a cluster with images.
+    fn tell_once(&mut self, container: &Container) {
+        if !self.told.image {
+            self.told.image = true;
+            let image = container.image.as_deref().unwrap_or_default();
+            let message = format!("Image \"{image}\" is not pulled: the container sees this machine's own files");
+            self.event(Severity::Normal, &container.name, "ImageNotPulled", message);
+        }
+        let has_limits = build::limits(container) != crate::sandbox::cgroup::Limits::default();
+        if has_limits && self.node.hierarchy.is_none() && !self.told.limits {
+            self.told.limits = true;
+            let message = "limits of memory and CPU are not enforced: this machine has no control groups for us";
+            self.event(Severity::Warning, &container.name, "LimitsNotEnforced", message);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The last step of a new process: it becomes the program that was asked for.
+
+use std::{
+    ffi::OsStr,
+    io,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde::{Deserialize, Serialize};
+
+/// Where programs are looked for when the environment does not say.
+pub const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// A program with its arguments and its whole environment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    pub argv: Vec<String>,
+    pub env: Vec<(String, String)>,
+    /// The folder it starts in.
+    pub folder: String,
+}
+
+/// Replaces this process by a program. Returns only if that fails, with the words of a container runtime.
+pub fn become_program(program: &Program) -> io::Error {
+    let name = program.argv.first().map_or("", String::as_str);
+    if let Err(error) = std::env::set_current_dir(&program.folder) {
+        return io::Error::new(
+            error.kind(),
+            format!("chdir to cwd (\"{}\") failed: {}", program.folder, plain(&error)),
+        );
+    }
+    match find(name, &program.env) {
+        Ok(path) => {
+            let mut command = Command::new(&path);
+            command.arg0(name).args(program.argv.get(1..).unwrap_or_default()).env_clear();
+            command.envs(program.env.iter().map(|(name, value)| (name, value)));
+            let error = command.exec();
+            io::Error::new(error.kind(), format!("exec: \"{name}\": {}", plain(&error)))
+        }
+        Err(error) => error,
+    }
+}
+
+fn find(name: &str, env: &[(String, String)]) -> io::Result<PathBuf> {
+    if name.contains('/') {
+        let found = check(Path::new(name));
+        return found.map_err(|error| io::Error::new(error.kind(), format!("exec: \"{name}\": stat {name}: {error}")));
+    }
+    let path = env.iter().rev().find(|(name, _)| name == "PATH").map_or(PATH_DEFAULT, |(_, value)| value.as_str());
+    let found = std::env::split_paths(OsStr::new(path)).find_map(|folder| check(&folder.join(name)).ok());
+    found.ok_or_else(|| {
+        let text = format!("exec: \"{name}\": executable file not found in $PATH");
+        io::Error::new(io::ErrorKind::NotFound, text)
+    })
+}
+
+fn check(path: &Path) -> io::Result<PathBuf> {
+    let stat =
+        rustix::fs::stat(path).map_err(|error| io::Error::new(io::Error::from(error).kind(), plain(&error.into())))?;
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "is a directory"));
+    }
+    if stat.st_mode & 0o111 == 0 {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "permission denied"));
+    }
+    Ok(path.to_owned())
+}
+
+/// Returns the system's words without the number that Rust adds.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let cut = text.split(" (os error").next().unwrap_or(&text);
+    cut.to_lowercase()
+}

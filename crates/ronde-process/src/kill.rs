@@ -1,0 +1,42 @@
+//! Sending signals: through a pidfd to one process, or to all that descend from this one.
+
+use std::{io, os::fd::BorrowedFd};
+
+use rustix::process::{Pid, Signal};
+
+/// A tree that goes on growing while it is killed is given up after this many rounds.
+const ROUNDS_MAX: usize = 1000;
+
+/// Sends a signal to a process; one that has ended already is no error.
+pub fn signal(process: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
+    match rustix::process::pidfd_send_signal(process, signal) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Kills everything that descends from this process and waits for its end.
+///
+/// This process has to adopt orphans (`PR_SET_CHILD_SUBREAPER`) or to be the first of its pid namespace: then whatever
+/// its descendants leave behind becomes its own child, and a round of killing children reaches it in the end.
+pub fn descendants() -> io::Result<()> {
+    for _ in 0..ROUNDS_MAX {
+        for child in children()? {
+            if let Err(error) = rustix::process::kill_process(child, Signal::KILL)
+                && error != rustix::io::Errno::SRCH
+            {
+                return Err(error.into());
+            }
+        }
+        if crate::fork::wait_for_any()?.is_none() {
+            return Ok(());
+        }
+    }
+    Err(io::Error::other("new processes appear faster than they can be killed"))
+}
+
+fn children() -> io::Result<Vec<Pid>> {
+    let own = rustix::process::getpid().as_raw_nonzero();
+    let text = fs_err::read_to_string(format!("/proc/self/task/{own}/children"))?;
+    Ok(text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect())
+}

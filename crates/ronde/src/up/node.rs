@@ -1,0 +1,202 @@
+//! The part of `ronde up` that makes the machine a cluster: the node and the controllers behind the API.
+
+use std::{io, path::Path, sync::Arc, time::Duration};
+
+use ronde_apiserver::Server;
+use ronde_control::{
+    machine,
+    runner::{Clock, Runner},
+    volumeclaims::VolumeClaims,
+};
+use ronde_node::{
+    agent::NodeAgent,
+    machine::{
+        probe::{Isolation, Missing, Wish},
+        rootless::{self, Home},
+    },
+    objects::Division,
+    start::{Options, Prepared, StartError, Started},
+};
+use ronde_process::Alone;
+use tokio::runtime::Runtime;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    Context,
+    args::{IsolationArg, NodeArgs, UpArgs},
+    data_dir::DataDir,
+    failure::{Blame, Failure},
+    printer::Printer,
+};
+
+/// Controllers and workers finish what they are writing.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Why there is no node.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    #[error("cannot make the namespaces that pods need without root")]
+    Home { source: io::Error },
+    #[error("cannot make this machine a node")]
+    Start { source: StartError },
+    #[error("cannot start the controllers")]
+    Controllers { source: Box<kube::Error> },
+    #[error("cannot find the program itself")]
+    Program { source: io::Error },
+}
+
+impl Failure for NodeError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Start { source: StartError::Isolation { .. } } => Blame::User,
+            _ => Blame::Environment,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Home { .. } => Some("run as root, or with `--isolation none`".to_owned()),
+            Self::Start { source: StartError::Isolation { .. } } => {
+                Some("`--isolation auto` takes what there is".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What runs behind the API.
+pub struct Cluster {
+    started: Option<About>,
+    tasks: TaskTracker,
+}
+
+struct About {
+    names: Vec<String>,
+    isolation: Isolation,
+    missing: Vec<Missing>,
+    node: Arc<ronde_node::node::Node>,
+}
+
+/// An ordinary user goes into a user namespace, in which he is root. This comes before the first thread.
+pub fn enter_home(args: &UpArgs, context: &Context, data_dir: &DataDir) -> Result<Option<Home>, NodeError> {
+    if context.environment.is_root || args.node.nodes == 0 || args.node.isolation == IsolationArg::None {
+        return Ok(None);
+    }
+    let entered = Alone::check().and_then(|alone| rootless::enter(alone, &data_dir.path().join("node")));
+    match entered {
+        Ok(home) => Ok(Some(home)),
+        Err(source) if args.node.isolation == IsolationArg::Full => Err(NodeError::Home { source }),
+        // Then there are no namespaces either, which is found out and said next.
+        Err(_) => Ok(None),
+    }
+}
+
+/// Finds out what the machine allows.
+pub fn prepare(
+    runtime: &Runtime,
+    args: &UpArgs,
+    context: &Context,
+    data_dir: &DataDir,
+    home: Option<Home>,
+) -> Result<Option<Prepared>, NodeError> {
+    if args.node.nodes == 0 {
+        return Ok(None);
+    }
+    let program = std::env::current_exe().map_err(|source| NodeError::Program { source })?;
+    let options = Options {
+        data_dir: data_dir.path().to_owned(),
+        program,
+        wish: wish(args.node.isolation),
+        division: division(&args.node),
+        home,
+        machine_env: context.environment.for_pods.clone(),
+    };
+    runtime.block_on(Prepared::new(options)).map(Some).map_err(|source| NodeError::Start { source })
+}
+
+fn wish(isolation: IsolationArg) -> Wish {
+    match isolation {
+        IsolationArg::Auto => Wish::Auto,
+        IsolationArg::Full => Wish::Full,
+        IsolationArg::None => Wish::None,
+    }
+}
+
+fn division(args: &NodeArgs) -> Division {
+    Division {
+        nodes: args.nodes,
+        cpu_milli: args.cpus.and_then(|cpus| u64::try_from(cpus.milli()).ok()),
+        memory_bytes: args.memory.and_then(|memory| u64::try_from(memory.value()).ok()),
+        gpus: args.gpus,
+    }
+}
+
+/// Starts the node and the controllers.
+pub fn start(
+    runtime: &Runtime,
+    prepared: Option<Prepared>,
+    server: &Server,
+    stop: &CancellationToken,
+) -> Result<Cluster, NodeError> {
+    let tasks = TaskTracker::new();
+    let Some(prepared) = prepared else { return Ok(Cluster { started: None, tasks }) };
+    let _inside = runtime.enter();
+    let client = kube::Client::new(server.router(), "default");
+    let start = prepared.start(client.clone(), server.endpoint(), &tasks, stop);
+    let started = runtime.block_on(start).map_err(|source| NodeError::Start { source })?;
+    let Started { names, isolation, missing, door, node, agent } = started;
+    server.connect_nodes(door);
+    let runner = runtime.block_on(controllers(client, &node.folder, agent));
+    let runner = runner.map_err(|source| NodeError::Controllers { source: Box::new(source) })?;
+    tasks.spawn(runner.run(stop.clone()));
+    Ok(Cluster { started: Some(About { names, isolation, missing, node }), tasks })
+}
+
+async fn controllers(client: kube::Client, folder: &Path, agent: NodeAgent) -> Result<Runner, kube::Error> {
+    let volumes = VolumeClaims { root: folder.join("volumes"), remove: Arc::new(remove_directory) };
+    let options = machine::Options { client, clock: Clock::real(), volumes };
+    let mut runner = machine::runner(options).await?;
+    runner.add(agent);
+    Ok(runner)
+}
+
+fn remove_directory(path: &Path) -> io::Result<()> {
+    match fs_err::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+impl Cluster {
+    /// Says what the machine is now, and what it lacks.
+    pub fn announce(&self, printer: Printer) {
+        let Some(about) = &self.started else { return };
+        let nodes = match about.names.as_slice() {
+            [one] => format!("`{one}`"),
+            [first, .., last] => format!("{} nodes, `{first}` to `{last}`", about.names.len()),
+            [] => String::new(),
+        };
+        let files = match about.isolation {
+            Isolation::Namespaces { .. } => {
+                "pods are isolated processes on this machine's own files; images are not pulled"
+            }
+            Isolation::None => "pods are plain processes of this machine; images are not pulled",
+        };
+        printer.say(format_args!("  node      {nodes}: {files}"));
+        for Missing { what, consequence } in &about.missing {
+            printer.say(format_args!("  note      {what}: {consequence}"));
+        }
+    }
+
+    /// Waits for the controllers to end. Pods go on.
+    pub async fn end(self, printer: Printer, args: &UpArgs) {
+        self.tasks.close();
+        let _ = tokio::time::timeout(DRAIN, self.tasks.wait()).await;
+        let Some(about) = &self.started else { return };
+        let running = ronde_node::sweep::running_pods(&about.node.folder);
+        if running > 0 {
+            let (pods, they) = if running == 1 { ("pod goes", "it") } else { ("pods go", "them") };
+            printer.say(format_args!("{running} {pods} on running; `{}` stops {they}", super::stop_command(args)));
+        }
+    }
+}
