@@ -6,13 +6,20 @@
 use std::{
     io,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
 
 use axum::{Router, extract::Request, middleware::Next, response::Response};
 use http::header;
+use hyper::{
+    body::Incoming,
+    service::{Service as _, service_fn},
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -89,13 +96,19 @@ async fn connection(
     stop: CancellationToken,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let stream = Unstalled::new(stream);
+    let patience = Patience::default();
+    let stream = Unstalled::new(stream, patience.clone());
     let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
     let stream = shaken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let mut server = auto::Builder::new(TokioExecutor::new());
     server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     server.http2().timer(TokioTimer::new()).keep_alive_interval(Some(HEAD_TIMEOUT)).max_concurrent_streams(1000);
-    let connection = server.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(router));
+    let service = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: http::Request<Incoming>| {
+        request.extensions_mut().insert(patience.clone());
+        service.call(request)
+    });
+    let connection = server.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let served = tokio::select! {
         served = &mut connection => served,
@@ -137,20 +150,32 @@ async fn authenticate(
     }
 }
 
+/// Says whether a connection waits for its client as long as it takes; found in the extensions of its requests.
+#[derive(Clone, Default)]
+pub struct Patience(Arc<AtomicBool>);
+
+impl Patience {
+    /// A person may be at the other end, who has paused the output of a terminal or is reading a log.
+    pub fn grant(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A stream whose writes fail when the other side has taken nothing for a while.
 struct Unstalled<S> {
     stream: S,
     /// Runs while a write is waiting.
     stalled: Option<Pin<Box<Sleep>>>,
+    patience: Patience,
 }
 
 impl<S> Unstalled<S> {
-    fn new(stream: S) -> Self {
-        Self { stream, stalled: None }
+    fn new(stream: S, patience: Patience) -> Self {
+        Self { stream, stalled: None, patience }
     }
 
     fn watch<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if result.is_ready() {
+        if result.is_ready() || self.patience.0.load(Ordering::Relaxed) {
             self.stalled = None;
             return result;
         }

@@ -19,6 +19,7 @@ use crate::{
     api::Api,
     error::{ApiError, Subject},
     nodes,
+    serve::Patience,
     verbs::{Call, Shown, body::decode_as, delete::DeleteOptions, filter::Filter, list, meta, review, watch},
 };
 
@@ -170,6 +171,9 @@ async fn ask_node(api: Api, method: &Method, target: Target, request: Request) -
     subresource_verb(&call, method)?;
     let Some((door, ask)) = call.for_node(&asked.query)? else { return Ok(reply::empty(StatusCode::NO_CONTENT)) };
     ask.what.check_request(&parts.headers)?;
+    if let Some(patience) = parts.extensions.get::<Patience>() {
+        patience.grant();
+    }
     let answer = door.ask(ask, Request::from_parts(parts, body)).await;
     // A log that is followed would otherwise hold the server when it is to stop.
     Ok(answer.map(|body| Body::from_stream(body.into_data_stream().take_until(stopping.cancelled_owned()))))

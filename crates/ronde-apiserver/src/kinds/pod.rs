@@ -155,7 +155,6 @@ fn prepare_update(new: &mut Value, old: &Value) {
 fn prepare_status(new: &mut Value, old: &Value, _now: &str) {
     take(new, old, "spec");
     if let Some(meta) = meta::meta_mut(new) {
-        meta.remove("deletionTimestamp");
         let owners = &old["metadata"]["ownerReferences"];
         if owners.is_null() {
             meta.remove("ownerReferences");

@@ -31,7 +31,7 @@ use crate::{
     pods::{act, is_deleted, is_finished},
     podstatus::{self, node_of},
     runner::{Controller, Ctx},
-    watch::{Caches, Change, Key, Kinds, Mark},
+    watch::{Caches, Change, Key, Kinds},
 };
 
 /// The scheduler whose pods are placed here.
@@ -57,9 +57,8 @@ impl Controller for Placement {
 
     fn affected(&self, change: &Change, caches: &Caches) -> Vec<Key> {
         let may_help = if change.is::<Pod>() {
-            let labels = |mark: &Mark| mark.labels.clone();
-            let moved = change.old.as_ref().map(labels) != change.new.as_ref().map(labels);
-            moved || caches.get::<Pod>(&change.key).is_some_and(|pod| is_pending(&pod) || !takes_room(&pod))
+            let [old, new] = [&change.old, &change.new].map(|mark| mark.as_ref().map(|mark| &mark.labels));
+            old != new || caches.get::<Pod>(&change.key).is_some_and(|pod| is_pending(&pod) || !takes_room(&pod))
         } else {
             change.is::<Node>()
                 || change.is::<Namespace>()

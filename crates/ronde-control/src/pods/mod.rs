@@ -177,3 +177,8 @@ pub fn count(number: usize) -> Option<i32> {
     i32::try_from(number).ok().filter(|number| *number > 0)
 }
 
+
+#[cfg(test)]
+pub mod fixtures;
+#[cfg(test)]
+mod tests;

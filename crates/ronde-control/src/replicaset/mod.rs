@@ -4,6 +4,8 @@
 //! workloads; knows nothing of deployments but that sets with the same owner are related.
 
 pub mod plan;
+#[cfg(test)]
+mod tests;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::{apps::v1::{ReplicaSet, ReplicaSetStatus}, core::v1::Pod};

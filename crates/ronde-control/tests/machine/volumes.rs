@@ -6,7 +6,7 @@ use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
     storage::v1::StorageClass,
 };
-use kube::{Api, ResourceExt as _};
+use kube::{Api, ResourceExt as _, api::ListParams};
 use serde_json::json;
 
 use crate::{
@@ -66,6 +66,11 @@ async fn a_volume_that_exists_is_taken_and_kept() -> anyhow::Result<()> {
     };
     create(&volumes, volume("large", "100Gi")).await?;
     create(&volumes, volume("small", "2Gi")).await?;
+    let free = || async {
+        let phases = volumes.list(&ListParams::default()).await?.items.into_iter().map(|volume| volume.status?.phase);
+        Ok(phases.into_iter().all(|phase| phase.as_deref() == Some("Available")).then_some(()))
+    };
+    within("both volumes are free", SOON, free).await?;
     let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
         "storageClassName": "disk", "resources": {"requests": {"storage": "1Gi"}}}});
     create(&claims, claim).await?;

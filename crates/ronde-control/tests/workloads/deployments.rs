@@ -94,7 +94,6 @@ async fn story(seed: u64) -> anyhow::Result<()> {
                 json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}})
             }
         };
-        eprintln!("{:?} {patch} requests {}", cluster.clock.now(), cluster.requests());
         web = deployments.patch("web", &PatchParams::default(), &Patch::Strategic(patch)).await?;
         most.fetch_max(usize::try_from(Limits::of(&web).most())?, Ordering::Relaxed);
         if chance.percent(50) {

@@ -63,15 +63,19 @@ fn container(
         }
         (Some(record), _) => {
             let current = made_at.is_some_and(|made_at| record.asked_at >= made_at);
-            let state = match exit(uid, name, record, &own) {
-                Some(_) => RunState::Exited(exits.pop()?),
-                None => RunState::Running(run(uid, name, record)?),
+            let state = match (exit(uid, name, record, &own), record.started_at) {
+                (Some(_), _) => RunState::Exited(exits.pop()?),
+                (None, Some(started_at)) => {
+                    RunState::Running(Run { container_id: id(uid, name, record.attempt), started_at })
+                }
+                (None, None) => being_started(record),
             };
             (record.attempt, current, state)
         }
         (None, _) => return None,
     };
     let is_noted = own.attempt == attempt;
+    let health = own.health.filter(|_| is_noted);
     Some(ContainerSeen {
         attempt,
         current,
@@ -80,9 +84,9 @@ fn container(
         crashes,
         post_start: own.hook.filter(|_| is_noted).unwrap_or(HookState::Done),
         stopping: own.stopping.filter(|_| is_noted),
-        started: own.health.is_none_or(|health| health.started),
-        ready: own.health.is_none_or(|health| health.ready),
-        unhealthy: own.health.and_then(|health| health.unhealthy),
+        started: health.is_none_or(|health| health.started),
+        ready: health.is_none_or(|health| health.ready),
+        unhealthy: health.and_then(|health| health.unhealthy),
     })
 }
 
@@ -90,10 +94,9 @@ fn id(uid: &str, name: &str, attempt: u32) -> String {
     format!("{uid}/{name}/{attempt}")
 }
 
-/// An attempt that was ordered and has not reported yet counts as running since then.
-fn run(uid: &str, name: &str, record: &Record) -> Option<Run> {
-    let started_at = record.started_at.unwrap_or(record.asked_at);
-    Some(Run { container_id: id(uid, name, record.attempt), started_at })
+/// An attempt that was ordered and has not been reported yet waits, as one that cannot be started does.
+fn being_started(record: &Record) -> RunState {
+    RunState::Blocked { reason: "ContainerCreating".to_owned(), message: String::new(), at: record.asked_at }
 }
 
 fn exit(uid: &str, name: &str, record: &Record, own: &Notes) -> Option<Exit> {

@@ -4,8 +4,12 @@ use std::{io, path::Path, sync::Arc, time::Duration};
 
 use ronde_apiserver::Server;
 use ronde_control::{
+    deployment::Deployments,
+    job::Jobs,
     machine,
+    replicaset::ReplicaSets,
     runner::{Clock, Runner},
+    statefulset::StatefulSets,
     volumeclaims::VolumeClaims,
 };
 use ronde_node::{
@@ -156,7 +160,7 @@ async fn controllers(client: kube::Client, folder: &Path, agent: NodeAgent) -> R
     let volumes = VolumeClaims { root: folder.join("volumes"), remove: Arc::new(remove_directory) };
     let options = machine::Options { client, clock: Clock::real(), volumes };
     let mut runner = machine::runner(options).await?;
-    runner.add(agent);
+    runner.add(ReplicaSets).add(Deployments).add(StatefulSets).add(Jobs).add(agent);
     Ok(runner)
 }
 
