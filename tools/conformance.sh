@@ -26,6 +26,6 @@ e2e/kubernetes.sh up "$work/real"
 ask verify "$work/real/kubeconfig" "$@" || result=$?
 
 printf '== ronde\n'
-"$ronde" up --detach --listen 127.0.0.1:0 --data-dir "$work/ours" --kubeconfig "$work/ours.kubeconfig"
+"$ronde" up --nodes 0 --detach --listen 127.0.0.1:0 --data-dir "$work/ours" --kubeconfig "$work/ours.kubeconfig"
 ask check "$work/ours.kubeconfig" "$@" || result=$?
 ((result == 0))

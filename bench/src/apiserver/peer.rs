@@ -31,7 +31,7 @@ impl Peer {
         let kubeconfig = folder.path().join("kubeconfig");
         let started = Instant::now();
         let child = Command::new(program)
-            .args(["up", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args(["up", "--nodes", "0", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(folder.path().join("data"))
             .arg("--kubeconfig")
             .arg(&kubeconfig)

@@ -213,3 +213,22 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Unstalled<S> {
         self.watch(context, result)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_is_given_up_unless_it_may_pause() {
+        let (near, _far) = duplex(1);
+        let patience = Patience::default();
+        let mut stream = Unstalled::new(near, patience.clone());
+        let error = stream.write_all(b"too much").await.expect_err("nobody reads");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        patience.grant();
+        let waiting = tokio::time::timeout(STALL_TIMEOUT * 100, stream.write_all(b"too much"));
+        assert!(waiting.await.is_err(), "it waits for as long as we look");
+    }
+}

@@ -66,8 +66,11 @@ impl Agent {
         let Some(pod) = pod else { return };
         match pods.get(&uid) {
             Some(entry) => entry.desired.send_modify(|desired| {
+                // Nothing new about the pod itself: then something that it refers to has changed.
+                if desired.pod.metadata.resource_version == pod.metadata.resource_version {
+                    desired.sources += 1;
+                }
                 desired.pod = pod;
-                desired.sources += 1;
             }),
             None => {
                 let desired = Desired { pod, gone: false, sources: 0 };
@@ -118,14 +121,20 @@ impl Agent {
     }
 
     /// The pods on this machine whose files come from an object.
-    fn users_of(&self, caches: &Caches, key: &Key, is_secret: bool) -> Vec<Key> {
-        let pods = caches.list::<Pod>(Some(&key.namespace));
+    fn users_of(&self, caches: &Caches, change: &Change) -> Vec<Key> {
+        let name = &change.key.name;
         let uses = |pod: &&Arc<Pod>| {
             let references = volumes::references(pod);
-            let names = if is_secret { &references.secrets } else { &references.config_maps };
-            self.is_ours(pod) && names.contains(&key.name)
+            let names = if change.is::<Secret>() {
+                references.secrets
+            } else if change.is::<ConfigMap>() {
+                references.config_maps
+            } else {
+                references.claims
+            };
+            self.is_ours(pod) && names.contains(name)
         };
-        pods.iter().filter(uses).map(|pod| Key::of(&**pod)).collect()
+        caches.list::<Pod>(Some(&change.key.namespace)).iter().filter(uses).map(|pod| Key::of(&**pod)).collect()
     }
 }
 
@@ -147,8 +156,8 @@ impl Controller for NodeAgent {
             vec![Key::new("", NETWORK)]
         } else if change.is::<NodeObject>() {
             vec![Key::new("", LEFTOVERS)]
-        } else if change.is::<ConfigMap>() || change.is::<Secret>() {
-            self.0.users_of(caches, &change.key, change.is::<Secret>())
+        } else if change.is::<ConfigMap>() || change.is::<Secret>() || change.is::<PersistentVolumeClaim>() {
+            self.0.users_of(caches, change)
         } else {
             Vec::new()
         }

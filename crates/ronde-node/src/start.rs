@@ -141,7 +141,7 @@ impl Prepared {
             }
         };
         // 2. Limits, if they can be enforced.
-        let hierarchy = Hierarchy::probe(Path::new(CGROUPS));
+        let hierarchy = Hierarchy::probe(Path::new(CGROUPS), &instance);
         if let Err(why) = &hierarchy {
             missing
                 .push(Missing::new(format!("no control groups: {why}"), "limits of memory and CPU are not enforced"));

@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
@@ -103,13 +103,15 @@ fn running(pod: &PodFolder) -> io::Result<Vec<String>> {
 fn remove_cgroups(instance: &str) {
     for folder in Hierarchy::folders_of(Path::new(CGROUPS), instance) {
         remove_tree(&folder, 0);
+        // The one that all instances share goes with the last of them.
+        let _ = folder.parent().map(rustix::fs::rmdir);
     }
 }
 
 /// Groups are nested three deep: instance, pod, container.
 const DEPTH_MAX: usize = 4;
 
-fn remove_tree(folder: &PathBuf, depth: usize) {
+fn remove_tree(folder: &Path, depth: usize) {
     if depth < DEPTH_MAX {
         let inside = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
         inside.filter(|path| path.is_dir()).for_each(|path| remove_tree(&path, depth + 1));

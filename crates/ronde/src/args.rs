@@ -35,6 +35,8 @@ pub enum Verb {
     Apply(ApplyArgs),
     /// Show objects, once or as they change.
     Get(GetArgs),
+    /// Show what a pod has written.
+    Logs(LogsArgs),
 }
 
 /// Where an instance keeps its data.
@@ -75,6 +77,7 @@ pub struct UpArgs {
 pub struct NodeArgs {
     /// Divide the machine into so many nodes; 0 leaves the bare API, in which nothing is placed, run or controlled.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=NODES_MAX))]
+    #[arg(env = "RONDE_NODES", hide_env_values = true)]
     pub nodes: u32,
 
     /// CPUs of each node, as in `4` or `500m` [default: an equal share of the machine].
@@ -212,6 +215,36 @@ pub enum GetOutput {
     Json,
     Yaml,
     Name,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct LogsArgs {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
+    /// Name of the pod.
+    #[arg(value_name = "POD")]
+    pub pod: String,
+
+    /// Namespace of the pod [default: the context's].
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// Container of the pod, if it has several.
+    #[arg(short, long, value_name = "NAME")]
+    pub container: Option<String>,
+
+    /// Go on until the container ends or Ctrl-C.
+    #[arg(short, long)]
+    pub follow: bool,
+
+    /// Only the last lines.
+    #[arg(long, value_name = "LINES")]
+    pub tail: Option<u64>,
+
+    /// Of the run before the last restart.
+    #[arg(short, long)]
+    pub previous: bool,
 }
 
 /// The API has one administrator token and a certificate for loopback names, so it is not for the network.

@@ -5,7 +5,7 @@
 use std::{io, path::Path};
 
 use bytes::Bytes;
-use futures::{AsyncBufReadExt as _, Stream, StreamExt as _, TryStreamExt as _};
+use futures::{AsyncBufRead, AsyncBufReadExt as _, Stream, StreamExt as _, TryStreamExt as _};
 use http::{Request, StatusCode, header::ACCEPT, request::Builder};
 use http_body_util::BodyExt as _;
 use kube::{
@@ -114,6 +114,15 @@ pub async fn stream(
     client: &Client,
     request: Builder,
 ) -> Result<impl Stream<Item = Result<Value, ClientError>> + Unpin, ClientError> {
+    let lines = stream_bytes(client, request).await?.lines();
+    Ok(lines.map(|line| match line {
+        Ok(line) => serde_json::from_str(&line).map_err(|source| ClientError::NotJson { source }),
+        Err(error) => Err(unreachable(error.into())),
+    }))
+}
+
+/// Sends a request whose answer goes on for as long as the server likes.
+pub async fn stream_bytes(client: &Client, request: Builder) -> Result<impl AsyncBufRead + Unpin + use<>, ClientError> {
     let response = begin(client, request, Vec::new()).await?;
     let code = response.status();
     let body = response.into_body();
@@ -121,11 +130,7 @@ pub async fn stream(
         let body = body.collect().await.map_err(|error| unreachable(error.into()))?.to_bytes();
         return Err(refused(code, &body));
     }
-    let lines = body.into_data_stream().map_err(io::Error::other).into_async_read().lines();
-    Ok(Box::pin(lines.map(|line| match line {
-        Ok(line) => serde_json::from_str(&line).map_err(|source| ClientError::NotJson { source }),
-        Err(error) => Err(unreachable(error.into())),
-    })))
+    Ok(Box::pin(body.into_data_stream().map_err(io::Error::other).into_async_read()))
 }
 
 async fn begin(client: &Client, request: Builder, body: Vec<u8>) -> Result<http::Response<Body>, ClientError> {

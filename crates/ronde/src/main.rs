@@ -14,6 +14,7 @@ mod get;
 mod kubeconfig;
 mod lock;
 mod logging;
+mod logs;
 mod manifest;
 mod printer;
 mod resources;
@@ -66,5 +67,6 @@ fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Status(args) => status::run(&args, context),
         Verb::Apply(args) => apply::run(&args, context),
         Verb::Get(args) => get::run(&args, context),
+        Verb::Logs(args) => logs::run(&args, context),
     }
 }

@@ -35,8 +35,13 @@ impl Printer {
 
     /// Writes a line of data; says whether anyone still reads.
     pub fn data(self, text: impl fmt::Display) -> Reader {
+        self.bytes(format!("{text}\n").as_bytes())
+    }
+
+    /// Writes data that need not be text; says whether anyone still reads.
+    pub fn bytes(self, bytes: &[u8]) -> Reader {
         let mut out = io::stdout().lock();
-        match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        match out.write_all(bytes).and_then(|()| out.flush()) {
             Ok(()) => Reader::There,
             Err(_) => Reader::Gone,
         }

@@ -8,6 +8,8 @@ pub mod plan;
 pub mod scale;
 pub mod status;
 pub mod template;
+#[cfg(test)]
+mod tests;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::{

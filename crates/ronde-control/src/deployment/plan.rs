@@ -254,11 +254,9 @@ impl<'a> Rollout<'a> {
         self.deleted = doomed.map(|set| Step::Delete(Box::new(ReplicaSet::clone(set)))).collect();
     }
 
-    fn finish(
-        self,
-        report: fn(Reporter<'a>, Option<&ReplicaSet>, &[ReplicaSet]) -> DeploymentStatus,
-    ) -> Plan {
-        let mut steps: Vec<Step> = self.old.iter().chain(&self.new).filter_map(|set| self.step(set)).collect();
+    fn finish(self, report: fn(Reporter<'a>, Option<&ReplicaSet>, &[ReplicaSet]) -> DeploymentStatus) -> Plan {
+        // New pods first: if they cannot be had, the old ones stay.
+        let mut steps: Vec<Step> = self.new.iter().chain(&self.old).filter_map(|set| self.step(set)).collect();
         steps.extend(self.deleted);
         let status = report(self.reporter, self.new.as_ref(), &self.old);
         let look_again = status::look_again(self.deployment, &status, self.now);

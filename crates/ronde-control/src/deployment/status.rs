@@ -119,7 +119,7 @@ impl<'a> Reporter<'a> {
             if let (Some(current), Some(last)) = (current, self.conditions.last_mut())
                 && current.status == "True"
             {
-                last.last_transition_time = current.last_transition_time.clone();
+                last.last_transition_time.clone_from(&current.last_transition_time);
             }
         } else if current.is_some_and(|current| has_timed_out(current, deadline, self.now)) {
             self.progressing("False", reason::TIMED_OUT, format!("{what} has timed out progressing."));
@@ -142,7 +142,9 @@ impl<'a> Reporter<'a> {
             observed_generation: self.deployment.metadata.generation,
             replicas: shown(sum(&actual_replicas)),
             updated_replicas: shown(new.map_or(0, actual_replicas)),
-            ready_replicas: shown(sum(&|set| set.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0))),
+            ready_replicas: shown(sum(&|set| {
+                set.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0)
+            })),
             available_replicas: shown(available),
             unavailable_replicas: shown(sum(&replicas) - available),
             collision_count: self.deployment.status.as_ref().and_then(|status| status.collision_count),

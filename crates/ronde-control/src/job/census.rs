@@ -124,9 +124,8 @@ impl Census {
         let done = done.with(self.active.iter().filter_map(|pod| index(pod)));
         for pod in observed.pods.iter().filter(|pod| is_tracked(pod) && observed.has_failed(pod)) {
             let Some(index) = observed.index(pod).filter(|index| !done.contains(*index)) else { continue };
-            let is_later = |known: &Arc<Pod>| {
-                (all_failures(known), finished_at(known)) <= (all_failures(pod), finished_at(pod))
-            };
+            let is_later =
+                |known: &Arc<Pod>| (all_failures(known), finished_at(known)) <= (all_failures(pod), finished_at(pod));
             if self.waiting.get(&index).is_none_or(is_later) {
                 self.waiting.insert(index, pod.clone());
             }

@@ -11,6 +11,8 @@ pub mod orphans;
 pub mod plan;
 pub mod policy;
 pub mod template;
+#[cfg(test)]
+mod tests;
 pub mod ttl;
 pub mod verdict;
 

@@ -44,14 +44,13 @@ fn matching(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
     let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
     let status = pod.status.as_ref()?;
     if let Some(codes) = &rule.on_exit_codes {
-        let statuses = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
-        let (container, code) = statuses.filter_map(|one| exit_code(one, codes).map(|code| (&one.name, code))).next()?;
+        let mut statuses = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+        let (container, code) = statuses.find_map(|one| exit_code(one, codes).map(|code| (&one.name, code)))?;
         return Some(format!("Container {container} for pod {name} failed with exit code {code}"));
     }
     let patterns = rule.on_pod_conditions.as_ref()?;
-    let matches = |kind: &str, status: &str| {
-        patterns.iter().any(|pattern| pattern.type_ == kind && pattern.status == status)
-    };
+    let matches =
+        |kind: &str, status: &str| patterns.iter().any(|pattern| pattern.type_ == kind && pattern.status == status);
     let condition =
         status.conditions.iter().flatten().find(|condition| matches(&condition.type_, &condition.status))?;
     Some(format!("Pod {name} has condition {}", condition.type_))

@@ -89,6 +89,11 @@ impl Making {
         self
     }
 
+    pub fn without_finalizers(mut self) -> Self {
+        self.0.metadata.finalizers = None;
+        self
+    }
+
     pub fn owner(mut self, uid: &str) -> Self {
         let owner = OwnerReference { uid: uid.to_owned(), controller: Some(true), ..OwnerReference::default() };
         self.0.owner_references_mut().push(owner);

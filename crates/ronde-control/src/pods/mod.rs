@@ -95,7 +95,11 @@ pub fn claim(owner: &ObjectMeta, is_selected: bool, object: &ObjectMeta) -> Clai
 }
 
 /// Returns the owners that a change of something they own concerns: its controller, or all that could adopt it.
-pub fn owners_of_change<O: Owner>(change: &Change, caches: &Caches, selector: fn(&O) -> Option<&LabelSelector>) -> Vec<Key> {
+pub fn owners_of_change<O: Owner>(
+    change: &Change,
+    caches: &Caches,
+    selector: fn(&O) -> Option<&LabelSelector>,
+) -> Vec<Key> {
     let mut keys = change.owners(&O::kind(&()));
     if let Some(orphan) = change.new.as_ref().filter(|mark| mark.owner.is_none()) {
         let owners = caches.list::<O>(Some(&change.key.namespace)).into_iter();
@@ -176,7 +180,6 @@ pub fn time(now: Timestamp) -> Time {
 pub fn count(number: usize) -> Option<i32> {
     i32::try_from(number).ok().filter(|number| *number > 0)
 }
-
 
 #[cfg(test)]
 pub mod fixtures;

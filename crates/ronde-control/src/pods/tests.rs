@@ -54,7 +54,8 @@ fn the_pod_that_is_missed_least_goes_first() {
     check("lately ready before long ready", pod("z").on("n").ready(900), running());
     check("young before old", pod("z").on("n").created(900), pod("a").on("n").created(0));
     let restarted = running().with_status(|status| {
-        let container = json_container(r#"{"name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 3}"#);
+        let container =
+            json_container(r#"{"name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 3}"#);
         status.container_statuses = Some(vec![container]);
     });
     check("often restarted before steady", restarted, running());

@@ -8,7 +8,10 @@ pub mod plan;
 mod tests;
 
 use jiff::SignedDuration;
-use k8s_openapi::api::{apps::v1::{ReplicaSet, ReplicaSetStatus}, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::{ReplicaSet, ReplicaSetStatus},
+    core::v1::Pod,
+};
 use kube::{ResourceExt as _, api::PostParams};
 
 use self::plan::{Failure, Observed, Plan};

@@ -63,7 +63,8 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
 pub fn status(observed: &Observed<'_>, failure: Option<Failure<'_>>, now: Timestamp) -> ReplicaSetStatus {
     let set = observed.set;
     let template = set.spec.as_ref().and_then(|spec| spec.template.as_ref()?.metadata.as_ref()?.labels.as_ref());
-    let is_labelled = |pod: &Pod| template.into_iter().flatten().all(|(key, value)| pod.labels().get(key) == Some(value));
+    let is_labelled =
+        |pod: &Pod| template.into_iter().flatten().all(|(key, value)| pod.labels().get(key) == Some(value));
     let number = |test: &dyn Fn(&Pod) -> bool| count(observed.pods.iter().filter(|pod| test(pod)).count());
     ReplicaSetStatus {
         replicas: i32::try_from(observed.pods.len()).unwrap_or(i32::MAX),

@@ -59,9 +59,8 @@ pub fn is_stale(set: &StatefulSet, claim: &PersistentVolumeClaim, pod: &str) -> 
 /// Returns a claim with the owners that the policy of the set asks for, if it has others.
 pub fn corrected(set: &StatefulSet, pod: &Pod, claim: &PersistentVolumeClaim) -> Option<PersistentVolumeClaim> {
     let owners = claim.owner_references();
-    let has_stale = owners.iter().any(|owner| {
-        refers(owner, set) && !is(owner, set) || refers(owner, pod) && !is(owner, pod)
-    });
+    let has_stale =
+        owners.iter().any(|owner| refers(owner, set) && !is(owner, set) || refers(owner, pod) && !is(owner, pod));
     if has_stale {
         return None;
     }
@@ -70,9 +69,10 @@ pub fn corrected(set: &StatefulSet, pod: &Pod, claim: &PersistentVolumeClaim) ->
     let mut wanted: Vec<OwnerReference> = owners.iter().filter(|owner| !is_ours(owner)).cloned().collect();
     let has_other = wanted.iter().any(|owner| owner.controller == Some(true));
     if !has_other {
-        let is_scaled_down = set.spec.as_ref().is_none_or(|spec| {
-            ordinal(set, &pod.name_any()).is_none_or(|ordinal| !ordinals(spec).contains(&ordinal))
-        });
+        let is_scaled_down = set
+            .spec
+            .as_ref()
+            .is_none_or(|spec| ordinal(set, &pod.name_any()).is_none_or(|ordinal| !ordinals(spec).contains(&ordinal)));
         if policy.with_scaled_pod && is_scaled_down {
             wanted.push(controller_ref(pod));
         } else if policy.with_set {

@@ -7,6 +7,8 @@ pub mod claims;
 pub mod plan;
 pub mod pod;
 pub mod revisions;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -237,8 +239,7 @@ async fn write_status(ctx: &Ctx, set: &StatefulSet, status: StatefulSetStatus) -
 
 async fn forget(ctx: &Ctx, set: &StatefulSet, history: &History, observed: &Observed<'_>) -> Result<(), kube::Error> {
     let pods = observed.pods.iter().map(|pod| pod::revision(pod).to_owned());
-    let used: BTreeSet<String> =
-        pods.chain([observed.current.name.clone(), observed.update.name.clone()]).collect();
+    let used: BTreeSet<String> = pods.chain([observed.current.name.clone(), observed.update.name.clone()]).collect();
     for revision in revisions::surplus(set, &history.revisions, &used) {
         act::remove(ctx, &*revision).await?;
     }

@@ -103,7 +103,8 @@ pub fn status(observed: &Observed<'_>, now: Timestamp) -> StatefulSetStatus {
     };
     let wanted = spec.replicas.unwrap_or(1);
     let is_wanted = |number: Option<i32>| number.unwrap_or(0) == wanted;
-    let is_updated = is_wanted(status.updated_replicas) && is_wanted(status.ready_replicas) && status.replicas == wanted;
+    let is_updated =
+        is_wanted(status.updated_replicas) && is_wanted(status.ready_replicas) && status.replicas == wanted;
     if is_rolling(spec) && is_updated {
         status.current_replicas = status.updated_replicas;
         status.current_revision = status.update_revision.clone();
@@ -202,7 +203,8 @@ impl<'a> Planner<'a> {
         let first_unavailable = self.condemned.iter().rev().find(|pod| self.is_unavailable(pod)).cloned();
         for pod in self.condemned.clone() {
             let is_first = first_unavailable.as_ref().is_some_and(|first| Arc::ptr_eq(first, &pod));
-            let is_healthy = is_running_and_ready(&pod) && is_available(&pod, min_ready_seconds(self.observed.spec), self.now);
+            let is_healthy =
+                is_running_and_ready(&pod) && is_available(&pod, min_ready_seconds(self.observed.spec), self.now);
             if !is_deleted(&pod) && (!self.is_ordered || is_healthy || is_first) {
                 self.actions.push(Action::DeletePod(pod));
             }

@@ -26,6 +26,7 @@ use ronde_control::{
 use serde_json::Value;
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
+use tower::{ServiceExt as _, service_fn};
 
 pub const ROOT: &str = "/data/volumes";
 
@@ -34,6 +35,8 @@ pub struct Cluster {
     pub clock: Clock,
     /// The directories that were removed.
     pub removed: Arc<Mutex<Vec<PathBuf>>>,
+    /// How many requests the controllers have sent.
+    pub requests: Arc<AtomicUsize>,
     server: Apiserver,
 }
 
@@ -67,7 +70,7 @@ impl Cluster {
         };
         let server = Apiserver::in_memory(World::new(now, random)).await?;
         let client = Client::new(server.router(), "default");
-        Ok(Self { client, clock: Clock::new(now), removed: Arc::default(), server })
+        Ok(Self { client, clock: Clock::new(now), removed: Arc::default(), requests: Arc::default(), server })
     }
 
     /// Starts the controllers of a machine.
@@ -77,8 +80,13 @@ impl Cluster {
             removed.lock().push(path.to_owned());
             Ok(())
         };
+        let (router, requests) = (self.server.router(), self.requests.clone());
+        let counted = service_fn(move |request: http::Request<kube::client::Body>| {
+            requests.fetch_add(1, Ordering::Relaxed);
+            router.clone().oneshot(request)
+        });
         let options = machine::Options {
-            client: self.client.clone(),
+            client: Client::new(counted, "default"),
             clock: self.clock.clone(),
             volumes: VolumeClaims { root: PathBuf::from(ROOT), remove: Arc::new(remove) },
         };

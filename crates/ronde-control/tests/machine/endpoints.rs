@@ -1,6 +1,6 @@
 //! Services and their endpoints, from pods that are placed and run.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use k8s_openapi::api::{
     core::v1::{Endpoints, Pod, Service},
@@ -61,6 +61,28 @@ async fn endpoints_follow_pods_and_services() -> anyhow::Result<()> {
         Ok((left == 0).then_some(()))
     };
     within("nothing is left of the service", SOON, gone).await?;
+    kubelet.abort();
+    running.stop().await;
+    cluster.stop().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_at_rest_is_quiet() -> anyhow::Result<()> {
+    const KINDS: usize = 16;
+    let cluster = Cluster::start().await?;
+    let running = cluster.control().await?;
+    let kubelet = kubelet::start(&cluster, "n1", json!({})).await?;
+    let service = json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
+    create(&cluster.api::<Service>(), service).await?;
+    create(&cluster.api::<Pod>(), pod("a", json!({}))).await?;
+    create(&cluster.api::<Pod>(), pod("waits", json!({"nodeSelector": {"no": "where"}}))).await?;
+    within("an endpoint", SOON, || async { Ok((ready(&cluster).await? == 1).then_some(())) }).await?;
+    tokio::time::sleep(SOON).await;
+    let before = cluster.requests.load(Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let requests = cluster.requests.load(Ordering::Relaxed) - before;
+    assert!(requests <= 3 * KINDS, "only the watches are renewed, every five minutes; seen: {requests} requests");
     kubelet.abort();
     running.stop().await;
     cluster.stop().await;

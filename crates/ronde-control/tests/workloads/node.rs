@@ -112,7 +112,8 @@ impl Node {
 
     async fn bind(&self, pod: &Pod) -> Result<(), kube::Error> {
         let target = json!({"apiVersion": "v1", "kind": "Node", "name": "toy"});
-        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name_any()}, "target": target});
+        let binding =
+            json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name_any()}, "target": target});
         let params = PostParams::default();
         self.pods.create_subresource::<_, Value>("binding", &pod.name_any(), &params, &binding).await.map(drop)
     }
@@ -128,7 +129,9 @@ impl Node {
         if !is_finished(pod) {
             self.report(pod, ended("Failed", self.clock.now())).await?;
         }
-        self.pods.delete(&pod.name_any(), &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }).await?;
+        self.pods
+            .delete(&pod.name_any(), &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() })
+            .await?;
         Ok(())
     }
 

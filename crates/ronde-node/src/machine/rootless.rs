@@ -78,7 +78,11 @@ fn make(alone: Alone, lock: &Path) -> io::Result<(u32, Vec<Missing>)> {
     let (mut ready, tell) = io::pipe()?;
     let (go_read, go) = io::pipe()?;
     match fork(alone, Namespaces { user: true, network: true, ..Namespaces::default() })? {
-        Fork::Child => hold(lock, go_read, &tell),
+        Fork::Child => {
+            // Our copy of the other end would keep the pipe open for ever.
+            drop((go, ready));
+            hold(lock, go_read, &tell)
+        }
         Fork::Parent(holder) => {
             drop((tell, go_read));
             let missing = map_ids(&holder).inspect_err(|_| {

@@ -51,16 +51,17 @@ impl Hierarchy {
     ///
     /// # Errors
     /// Why there is none, in words for the user.
-    pub fn probe(root: &Path) -> Result<Self, String> {
+    pub fn probe(root: &Path, instance: &str) -> Result<Self, String> {
         if root.join("cgroup.controllers").exists() {
-            let ours = root.join(PARENT);
-            enable_controllers(root).map_err(|error| format!("cannot use {}: {error}", root.display()))?;
-            make(&ours).and_then(|()| enable_controllers(&ours)).map_err(|error| error.to_string())?;
+            let ours = [root.to_owned(), root.join(PARENT), root.join(PARENT).join(instance)];
+            let enabled = ours.iter().try_for_each(|folder| make(folder).and_then(|()| enable_controllers(folder)));
+            enabled.and_then(|()| try_one(&ours[2])).map_err(|error| error.to_string())?;
             return Ok(Self::Unified { root: root.to_owned() });
         }
         let usable = |controller: &str| {
             let path = root.join(controller);
-            (path.join("cgroup.procs").exists() && make(&path.join(PARENT)).is_ok()).then_some(path)
+            let is_there = path.join("cgroup.procs").exists();
+            (is_there && try_one(&path.join(PARENT).join(instance)).is_ok()).then_some(path)
         };
         match (usable("memory"), usable("cpu")) {
             (None, None) => Err(format!("no group can be made in {}", root.display())),
@@ -133,6 +134,13 @@ fn weight(shares: u64) -> u64 {
 
 fn make(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
+}
+
+/// Makes a group and removes it: that a folder is there does not mean that we may.
+fn try_one(parent: &Path) -> io::Result<()> {
+    let probe = parent.join("probe");
+    make(&probe)?;
+    Ok(rustix::fs::rmdir(&probe)?)
 }
 
 fn enable_controllers(path: &Path) -> io::Result<()> {

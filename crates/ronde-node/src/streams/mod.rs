@@ -160,3 +160,6 @@ async fn drive(reader: impl Future<Output = ()>, writer: impl Future<Output = ()
         let _ = timeout(LINGER, reader).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -89,6 +89,7 @@ pub struct Worker {
     tasks: BTreeMap<(String, Task), (u32, AbortOnDropHandle<()>)>,
     /// The count of the sources that the volumes were made from.
     volumes_of: Option<u64>,
+    sources_seen: u64,
     /// Tokens of the pod's service account, by volume and path.
     held: BTreeMap<(String, String), start::HeldToken>,
     told: Told,
@@ -133,6 +134,7 @@ impl Worker {
             outbox,
             tasks: BTreeMap::new(),
             volumes_of: None,
+            sources_seen: 0,
             held: BTreeMap::new(),
             told: Told::default(),
         }
@@ -202,6 +204,11 @@ impl Worker {
         let desired = self.desired.borrow_and_update().clone();
         if version(&desired.pod) > version(&self.pod) {
             self.pod = Pod::clone(&desired.pod);
+        }
+        if desired.sources != self.sources_seen {
+            // What a container waits for may be there now.
+            self.notes.values_mut().for_each(|notes| notes.blocked = None);
+            self.sources_seen = desired.sources;
         }
         self.gone |= desired.gone;
         if self.gone && self.pod.metadata.deletion_timestamp.is_none() {

@@ -51,16 +51,18 @@ impl Worker {
         self.tasks.retain(|(of, _), _| of != name);
         self.tell_once(&container);
         if let Err(cause) = self.try_start(&container, attempt, now).await {
-            let is_mount = cause.reason == "FailedMount";
-            if is_mount && self.told.mount.as_ref() != Some(&cause.message) {
-                self.event(Severity::Warning, "", "FailedMount", cause.message.clone());
-                self.told.mount = Some(cause.message.clone());
-            } else if !is_mount {
-                self.event(Severity::Warning, name, "Failed", format!("Error: {}", cause.message));
-            }
-            let reason = if is_mount { "ContainerCreating".to_owned() } else { cause.reason };
+            // Of a volume that is not there the events tell; the container is just being made.
+            let blocked = if cause.reason == "FailedMount" {
+                if self.told.mount.as_ref() != Some(&cause.message) {
+                    self.event(Severity::Warning, "", "FailedMount", cause.message.clone());
+                    self.told.mount = Some(cause.message);
+                }
+                ("ContainerCreating".to_owned(), String::new(), now)
+            } else {
+                (cause.reason, cause.message, now)
+            };
             let notes = self.notes.entry(name.to_owned()).or_default();
-            notes.blocked = Some((reason, cause.message, now));
+            notes.blocked = Some(blocked);
         }
     }
 

@@ -68,7 +68,8 @@ impl Sandbox {
         let mut command = Command::new(program);
         command.args(line.split_whitespace()).current_dir(self.path("")).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("HOME", self.path("")).env("RONDE_DATA_DIR", self.path("data"));
+        // The bare API: what pods do is for the tests of pods.
+        command.env("HOME", self.path("")).env("RONDE_DATA_DIR", self.path("data")).env("RONDE_NODES", "0");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

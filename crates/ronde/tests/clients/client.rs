@@ -3,6 +3,7 @@
 //! The server is a `ronde up` of its own, or the one `RONDE_CLIENTS_KUBECONFIG` names.
 
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -25,33 +26,55 @@ pub enum Program {
 
 /// A home whose kubeconfig leads to a server, into a namespace of its own.
 pub struct Home {
-    sandbox: Sandbox,
-    path: std::ffi::OsString,
+    directory: PathBuf,
+    path: OsString,
+    /// The server that ends with this home, unless others use it too.
+    _sandbox: Option<Sandbox>,
 }
 
 impl Home {
     /// Starts a server and makes a namespace, or skips the test when a program is missing.
     pub fn new(namespace: &str, programs: &[Program]) -> Option<Self> {
-        for program in programs {
-            program.find()?;
-        }
-        // Namespaces are made with kubectl, also for Helm.
-        Program::Kubectl.find()?;
-        let home = Self { sandbox: Sandbox::new(), path: variable("PATH").unwrap_or_default() };
-        match variable("RONDE_CLIENTS_KUBECONFIG") {
-            Some(file) => home.borrow_server(Path::new(&file), namespace),
-            None => home.sandbox.up(),
-        }
-        home.succeed(&format!("kubectl create namespace {namespace}"));
-        home.succeed(&format!("kubectl config set-context --current --namespace {namespace}"));
+        Program::find_all(programs)?;
+        let sandbox = Sandbox::new();
+        let path = variable("PATH").unwrap_or_default();
+        let home = match variable("RONDE_CLIENTS_KUBECONFIG") {
+            Some(file) => {
+                let home = Self { directory: sandbox.path(""), path, _sandbox: Some(sandbox) };
+                home.borrow_server(Path::new(&file), namespace);
+                home
+            }
+            None => {
+                sandbox.up();
+                Self { directory: sandbox.path(""), path, _sandbox: Some(sandbox) }
+            }
+        };
+        home.enter(namespace);
         Some(home)
+    }
+
+    /// Makes a home beside others on a server that runs, with more programs at the front of the path.
+    pub fn beside(sandbox: &Sandbox, namespace: &str, programs: &Path) -> Self {
+        sandbox.write(&format!("{namespace}/.kube/config"), &sandbox.read(".kube/config"));
+        let mut path = programs.as_os_str().to_owned();
+        path.push(":");
+        path.push(variable("PATH").unwrap_or_default());
+        let home = Self { directory: sandbox.path(namespace), path, _sandbox: None };
+        home.enter(namespace);
+        home
+    }
+
+    /// Makes the namespace, and the one that commands without a namespace mean.
+    fn enter(&self, namespace: &str) {
+        self.succeed(&format!("kubectl create namespace {namespace}"));
+        self.succeed(&format!("kubectl config set-context --current --namespace {namespace}"));
     }
 
     /// Returns a shell that runs `script` in this home, with nothing of the user's environment.
     pub fn shell(&self, script: &str) -> Command {
         let mut command = Command::new("bash");
-        command.args(["-o", "pipefail", "-c", script]).current_dir(self.sandbox.path("")).env_clear();
-        command.env("PATH", &self.path).env("HOME", self.sandbox.path("")).env("TMPDIR", self.sandbox.path(""));
+        command.args(["-o", "pipefail", "-c", script]).current_dir(&self.directory).env_clear();
+        command.env("PATH", &self.path).env("HOME", &self.directory).env("TMPDIR", &self.directory);
         // The clients are gone before collecting their garbage would pay: a fifth of their time.
         command.env("GOGC", "off");
         command.env("CHART", Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/chart"));
@@ -73,12 +96,13 @@ impl Home {
 
     /// Returns what messages call the home, for redaction.
     pub fn directory(&self) -> String {
-        self.sandbox.path("").to_str().unwrap().trim_end_matches('/').to_owned()
+        self.directory.to_str().unwrap().trim_end_matches('/').to_owned()
     }
 
     /// Leads the kubeconfig to a server that others use too, and removes what an earlier run left there.
     fn borrow_server(&self, kubeconfig: &Path, namespace: &str) {
-        self.sandbox.write(".kube/config", &fs::read_to_string(kubeconfig).unwrap());
+        fs::create_dir_all(self.directory.join(".kube")).unwrap();
+        fs::copy(kubeconfig, self.directory.join(".kube/config")).unwrap();
         // No node runs these pods, so nobody else would confirm their end.
         self.succeed(&format!("kubectl delete pods --all -n {namespace} --force --grace-period 0"));
         self.succeed(&format!("kubectl delete namespace {namespace} --ignore-not-found --timeout 60s"));
@@ -86,6 +110,12 @@ impl Home {
 }
 
 impl Program {
+    /// Tells that all of them are there, or skips the test.
+    pub fn find_all(programs: &[Self]) -> Option<()> {
+        // Namespaces are made with kubectl, also for Helm.
+        [&[Self::Kubectl], programs].concat().into_iter().all(|program| program.find().is_some()).then_some(())
+    }
+
     /// Returns where the program is, or skips the test.
     fn find(self) -> Option<PathBuf> {
         match self {
@@ -110,6 +140,6 @@ fn kubectl_minor(kubectl: &Path) -> u32 {
 
 /// Reads the environment, for all of this test target.
 #[expect(clippy::disallowed_methods, reason = "the tests find their programs where the user has them")]
-pub fn variable(name: &str) -> Option<std::ffi::OsString> {
+pub fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }

@@ -9,6 +9,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+mod background;
 mod client;
 mod expectation;
 mod live;

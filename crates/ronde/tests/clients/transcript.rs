@@ -3,7 +3,10 @@
 //!
 //! A difference does not end the run: the message shows every command that did something else than expected.
 
-use std::{fmt::Write as _, path::PathBuf};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
 
 use fs_err as fs;
 
@@ -24,8 +27,12 @@ struct Step {
 /// Runs a transcript in a namespace of its own name.
 pub fn check(name: &str, programs: &[Program]) {
     let Some(home) = Home::new(&name.replace('_', "-"), programs) else { return };
-    let path = directory().join(format!("{name}.transcript"));
-    let (mut steps, ending) = parse(&fs::read_to_string(&path).unwrap());
+    run(&home, &directory().join(format!("{name}.transcript")));
+}
+
+/// Runs a transcript in a home.
+pub fn run(home: &Home, path: &Path) {
+    let (mut steps, ending) = parse(&fs::read_to_string(path).unwrap());
     let mut differences = String::new();
     for step in &mut steps {
         let actual = lines_of(&home.run(&step.script.join("\n")), &home.directory());
@@ -35,17 +42,24 @@ pub fn check(name: &str, programs: &[Program]) {
         }
     }
     if variable("RONDE_CLIENTS_RECORD").is_some() {
-        fs::write(&path, print(&steps, &ending)).unwrap();
+        fs::write(path, print(&steps, &ending)).unwrap();
         return;
     }
-    assert!(differences.is_empty(), "{name}.transcript:\n\n{differences}");
+    assert!(differences.is_empty(), "{}:\n\n{differences}", path.file_name().unwrap().display());
 }
 
 /// Returns the names of all transcripts, sorted as the list in `main` is: by client, then by subject.
 pub fn names() -> Vec<String> {
-    let files = fs::read_dir(directory()).unwrap().map(|file| file.unwrap().path());
-    let mut names: Vec<_> = files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    let mut names = names_in(&directory());
     names.sort_by_key(|name| (name.starts_with("helm"), name.clone()));
+    names
+}
+
+/// Returns the names of the transcripts in a folder.
+pub fn names_in(directory: &Path) -> Vec<String> {
+    let files = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
+    let mut names: Vec<_> = files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    names.sort();
     names
 }
 

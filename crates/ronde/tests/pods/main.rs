@@ -1,0 +1,129 @@
+//! Pods that really run: kubectl and Helm against `ronde up` with its node and its controllers.
+//!
+//! Each transcript in `transcripts/` is a script of commands and what a user sees, in the words of a real cluster. Those
+//! that run at the same time share one machine, each in a namespace of its own. What takes the machine down, or needs
+//! one of its own, is in Rust: `restart`, `nodes`, `leftovers`, `ordinary_user`.
+//!
+//! `RONDE_CLIENTS_RECORD=1` writes down what differs as the new expectation, to be read before it is believed.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+#[path = "../clients/background.rs"]
+#[expect(dead_code, reason = "the tests of clients use the rest of it")]
+mod background;
+#[path = "../clients/client.rs"]
+#[expect(dead_code, reason = "the tests of clients use the rest of it")]
+mod client;
+mod cluster;
+#[path = "../clients/expectation.rs"]
+mod expectation;
+mod leftovers;
+mod ordinary_user;
+mod restart;
+#[path = "../cli/sandbox.rs"]
+#[expect(dead_code, reason = "the tests of the command use the rest of it")]
+mod sandbox;
+#[path = "../clients/transcript.rs"]
+#[expect(dead_code, reason = "the tests of clients use the rest of it")]
+mod transcript;
+
+use std::path::{Path, PathBuf};
+
+use ronde_sim::{is_root, program, skip};
+
+use crate::{
+    client::{Home, Program},
+    cluster::{Cluster, shared},
+    sandbox::Sandbox,
+};
+
+/// Makes one test of each transcript, and one that finds those which nobody runs. In brackets: what it needs.
+macro_rules! transcripts {
+    ($($name:ident: [$($need:literal),*];)+) => {
+        $(
+            #[test]
+            fn $name() {
+                check(stringify!($name), &[$($need),*]);
+            }
+        )+
+
+        #[test]
+        fn every_transcript_is_run() {
+            let mut names = [$(stringify!($name)),+, "nodes"];
+            names.sort_unstable();
+            assert_eq!(transcript::names_in(&directory().join("transcripts")), names);
+        }
+    };
+}
+
+transcripts! {
+    api_from_a_pod: ["python3"];
+    attach: [];
+    claims: [];
+    cp: [];
+    delete: [];
+    deployment: [];
+    describe: [];
+    ends: [];
+    env: [];
+    exec: ["script"];
+    helm_chart: ["helm", "python3"];
+    hooks: [];
+    identity: ["root"];
+    init_containers: [];
+    job: [];
+    limits: ["root", "python3"];
+    logs: [];
+    network: ["python3"];
+    port_forward: ["python3"];
+    probes: ["python3"];
+    restarts: [];
+    run: [];
+    service: ["python3"];
+    ssh_and_mpi: ["root", "/usr/sbin/sshd", "ssh", "mpirun"];
+    stateful_set: ["python3"];
+    volumes: ["root"];
+}
+
+#[test]
+fn nodes() {
+    if Program::find_all(&[]).is_none() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let Some(cluster) = Cluster::start(sandbox, "--nodes 3 --cpus 2 --memory 1Gi --gpus 4") else { return };
+    run(&cluster, "nodes");
+}
+
+/// Runs a transcript on the shared machine, or skips it when something is missing.
+fn check(name: &str, needs: &[&str]) {
+    if !needs.iter().all(|need| is_there(need)) || Program::find_all(&[]).is_none() {
+        return;
+    }
+    let Some(cluster) = shared() else { return };
+    run(&cluster, name);
+}
+
+fn run(cluster: &Cluster, name: &str) {
+    let home = Home::beside(&cluster.sandbox, &name.replace('_', "-"), &directory().join("bin"));
+    transcript::run(&home, &directory().join(format!("transcripts/{name}.transcript")));
+}
+
+fn is_there(need: &str) -> bool {
+    match need {
+        "root" => is_root(),
+        "helm" => Program::find_all(&[Program::Helm]).is_some(),
+        path if path.starts_with('/') => {
+            let found = Path::new(path).exists();
+            if !found {
+                skip(&format!("`{path}` is not installed"));
+            }
+            found
+        }
+        name => program(name).is_some(),
+    }
+}
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pods")
+}
