@@ -10,6 +10,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Node as NodeObject, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Service},
     discovery::v1::EndpointSlice,
 };
+use kube::{Api, api::DeleteParams};
 use parking_lot::Mutex;
 use ronde_control::{
     runner::{Controller, Ctx},
@@ -91,6 +92,25 @@ impl Agent {
         Entry { key, desired: sender }
     }
 
+    /// Deletes the pods of a node that is not there any more: nobody else would for a while.
+    async fn sync_node(&self, ctx: &Ctx, name: &str) -> Result<(), kube::Error> {
+        if !self.node.names.contains(name) || ctx.caches.get::<NodeObject>(&Key::new("", name)).is_some() {
+            return Ok(());
+        }
+        let is_on = |pod: &&Arc<Pod>| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name);
+        for pod in ctx.caches.list::<Pod>(None).iter().filter(is_on) {
+            let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+            let pods: Api<Pod> = Api::namespaced(self.node.client.clone(), namespace);
+            let params = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+            match pods.delete(pod.metadata.name.as_deref().unwrap_or_default(), &params).await {
+                Ok(_) => ctx.caches.assume_gone(&**pod),
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Gives a worker to every pod on disk that the API has forgotten, so that it is taken down.
     fn sync_leftovers(self: &Arc<Self>, ctx: &Ctx) {
         let known: Vec<Arc<Pod>> = ctx.caches.list::<Pod>(None);
@@ -155,7 +175,7 @@ impl Controller for NodeAgent {
         } else if change.is::<Service>() || change.is::<EndpointSlice>() {
             vec![Key::new("", NETWORK)]
         } else if change.is::<NodeObject>() {
-            vec![Key::new("", LEFTOVERS)]
+            vec![Key::new("", LEFTOVERS), Key::new("", change.key.name.clone())]
         } else if change.is::<ConfigMap>() || change.is::<Secret>() || change.is::<PersistentVolumeClaim>() {
             self.0.users_of(caches, change)
         } else {
@@ -167,6 +187,7 @@ impl Controller for NodeAgent {
         match key.name.as_str() {
             NETWORK => self.0.sync_network(ctx),
             LEFTOVERS => self.0.sync_leftovers(ctx),
+            _ if key.namespace.is_empty() => self.0.sync_node(ctx, &key.name).await?,
             _ => self.0.sync(ctx, key),
         }
         Ok(None)

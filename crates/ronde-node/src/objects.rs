@@ -112,7 +112,7 @@ fn resources(facts: &Facts, division: &Division) -> BTreeMap<String, Quantity> {
     let cpu = division.cpu_milli.unwrap_or(facts.cpu_milli / nodes);
     let memory = division.memory_bytes.unwrap_or(facts.memory_bytes / nodes);
     let gpus = division.gpus.unwrap_or(facts.gpus.len() as u64 / nodes);
-    let cpu = if cpu % 1000 == 0 { (cpu / 1000).to_string() } else { format!("{cpu}m") };
+    let cpu = if cpu.is_multiple_of(1000) { (cpu / 1000).to_string() } else { format!("{cpu}m") };
     let mut resources = BTreeMap::from([
         ("cpu".to_owned(), Quantity(cpu)),
         ("memory".to_owned(), Quantity(format!("{}Ki", memory / 1024))),

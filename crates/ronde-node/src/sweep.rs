@@ -3,11 +3,7 @@
 //! Works from what is on disk, so it also cleans up after `kill -9`. Says nothing to the API: the next `ronde up` finds
 //! the sandboxes gone and goes on from there.
 
-use std::{
-    io,
-    path::Path,
-    time::Duration,
-};
+use std::{io, path::Path, time::Duration};
 
 use fs_err as fs;
 use tokio::time::{sleep, timeout};

@@ -15,6 +15,15 @@ pub fn signal(process: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
     }
 }
 
+/// Kills a process of which only the number is known; one that has ended already is no error.
+pub fn by_number(pid: i32) -> io::Result<()> {
+    let Some(pid) = Pid::from_raw(pid) else { return Ok(()) };
+    match rustix::process::kill_process(pid, Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Kills everything that descends from this process and waits for its end.
 ///
 /// This process has to adopt orphans (`PR_SET_CHILD_SUBREAPER`) or to be the first of its pid namespace: then whatever
@@ -22,11 +31,7 @@ pub fn signal(process: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
 pub fn descendants() -> io::Result<()> {
     for _ in 0..ROUNDS_MAX {
         for child in children()? {
-            if let Err(error) = rustix::process::kill_process(child, Signal::KILL)
-                && error != rustix::io::Errno::SRCH
-            {
-                return Err(error.into());
-            }
+            by_number(child.as_raw_nonzero().get())?;
         }
         if crate::fork::wait_for_any()?.is_none() {
             return Ok(());

@@ -67,6 +67,16 @@ fn no_source_file_is_endless() {
 }
 
 #[test]
+fn unsafe_code_is_where_the_map_says() {
+    let files: Vec<String> = sources()
+        .into_iter()
+        .filter(|(path, text)| text.contains("expect(unsafe_code") && !path.ends_with("repository.rs"))
+        .map(|(path, _)| path)
+        .collect();
+    assert_eq!(files, ["crates/ronde-process/src/fork.rs"]);
+}
+
+#[test]
 fn every_crate_is_on_the_map() {
     let map = read("ARCHITECTURE.md");
     for entry in entries(&root().join("crates")) {

@@ -159,17 +159,18 @@ fn default_path(environment: &Environment) -> Option<PathBuf> {
 fn add_up(directory: &Path, size: &mut Size) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        let metadata = match entry.metadata() {
-            Ok(metadata) => metadata,
-            // A running instance replaces files while we look.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        if metadata.is_dir() {
-            add_up(&entry.path(), size)?;
-        } else {
+        let counted = entry.metadata().and_then(|metadata| {
+            if metadata.is_dir() {
+                return add_up(&entry.path(), size);
+            }
             size.files += 1;
             size.bytes += metadata.len();
+            Ok(())
+        });
+        match counted {
+            // A running instance replaces files while we look, and the kernel keeps a folder in every pod to itself.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {}
+            other => other?,
         }
     }
     Ok(())

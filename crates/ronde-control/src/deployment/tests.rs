@@ -88,6 +88,7 @@ fn a_rollout_goes_step_by_step() {
     check("the first set gets all", none(), "", "create 10");
     check("a new template starts with the surge", none(), "old:10/10", "create 3; scale old from 10 to 8");
     check("no room: nothing", none(), "old:8/8 new:5/0", "");
+    check("no room: even unhealthy old pods stay", none(), "old:8/6 new:5/0", "");
     check("room below: the new set grows", none(), "old:8/8 new:3/0", "scale new from 3 to 5");
     check("available new pods replace old ones", none(), "old:8/8 new:5/5", "scale old from 8 to 3");
     check("the rest", none(), "old:3/3 new:5/5", "scale new from 5 to 10");

@@ -1,6 +1,7 @@
 //! A cluster of one process: the API server, and controllers that can be killed between any two requests.
 
 use std::{
+    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicUsize, Ordering},
@@ -8,9 +9,12 @@ use std::{
     time::Duration,
 };
 
-use futures::future::pending;
+use futures::{Stream, StreamExt as _, future::pending};
+use http::Request;
+use http_body_util::{BodyStream, StreamBody};
 use jiff::Timestamp;
-use kube::Client;
+use kube::{Client, client::Body};
+use parking_lot::Mutex;
 use ronde_apiserver::{Apiserver, world::World};
 use ronde_control::{
     deployment::Deployments,
@@ -24,6 +28,11 @@ use tokio_util::sync::CancellationToken;
 use tower::{ServiceExt as _, service_fn};
 
 use crate::chance::Chance;
+
+/// Long enough for several writes.
+const LAG_MAX: Duration = Duration::from_millis(600);
+/// Controllers that have nothing to do are killed after this time.
+const KILL_SECONDS_MAX: usize = 30;
 
 pub struct Cluster {
     /// For users and the node: it always works.
@@ -42,7 +51,7 @@ struct Running {
 }
 
 impl Cluster {
-    pub async fn start() -> anyhow::Result<Self> {
+    pub async fn start(seed: u64) -> anyhow::Result<Self> {
         let start = Instant::now();
         let epoch = Timestamp::from_second(1_800_000_000)?;
         let now = move || epoch + start.elapsed();
@@ -54,7 +63,7 @@ impl Cluster {
         let server = Apiserver::in_memory(World::new(now, random)).await?;
         let client = Client::new(server.router(), "default");
         let clock = Clock::new(now);
-        let running = run(&server, clock.clone());
+        let running = run(&server, clock.clone(), Chance::new(seed));
         Ok(Self { client, clock, server, running })
     }
 
@@ -63,14 +72,19 @@ impl Cluster {
         self.running.requests.load(Ordering::Relaxed)
     }
 
-    /// Kills the controllers after so many more requests, or a while without any, and starts new ones.
+    /// Kills the controllers in the middle of their next work, if there is some, and starts new ones.
     pub async fn kill(&mut self, chance: &mut Chance) {
         let requests = chance.between(0, 6);
         self.running.fuse.store(i64::try_from(requests).expect("a small number"), Ordering::Relaxed);
-        tokio::time::sleep(chance.time_up_to(Duration::from_secs(3))).await;
+        for _ in 0..KILL_SECONDS_MAX {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            if self.running.fuse.load(Ordering::Relaxed) < 0 {
+                break;
+            }
+        }
         self.running.fuse.store(0, Ordering::Relaxed);
         self.running.stop.cancel();
-        self.running = run(&self.server, self.clock.clone());
+        self.running = run(&self.server, self.clock.clone(), chance.clone());
     }
 
     pub async fn stop(self) {
@@ -79,20 +93,23 @@ impl Cluster {
     }
 }
 
-fn run(server: &Apiserver, clock: Clock) -> Running {
+fn run(server: &Apiserver, clock: Clock, chance: Chance) -> Running {
     let (stop, fuse) = (CancellationToken::new(), Arc::new(AtomicI64::new(i64::MAX)));
     let requests = Arc::new(AtomicUsize::new(0));
     let router = server.router();
+    let chance = Arc::new(Mutex::new(chance));
     let service = {
         let (fuse, requests) = (fuse.clone(), requests.clone());
-        service_fn(move |request: http::Request<kube::client::Body>| {
+        service_fn(move |request: Request<Body>| {
             let (router, fuse, requests) = (router.clone(), fuse.clone(), requests.clone());
+            let lag = request.uri().query().is_some_and(|query| query.contains("watch=")).then(|| chance.clone());
             async move {
                 if fuse.fetch_sub(1, Ordering::Relaxed) <= 0 {
                     return pending().await;
                 }
                 requests.fetch_add(1, Ordering::Relaxed);
-                router.oneshot(request).await
+                let answer = router.oneshot(request).await?;
+                Ok::<_, Infallible>(answer.map(|body| StreamBody::new(late(body, lag))))
             }
         })
     };
@@ -100,6 +117,22 @@ fn run(server: &Apiserver, clock: Clock) -> Running {
     runner.add(ReplicaSets).add(Deployments).add(StatefulSets).add(Jobs).add(Orphans).add(TtlAfterFinished);
     tokio::spawn(runner.run(stop.clone()));
     Running { stop, fuse, requests }
+}
+
+/// Lets the events of a watch come late, each kind in its own time: caches are never quite up to date.
+fn late<B: http_body::Body>(
+    body: B,
+    lag: Option<Arc<Mutex<Chance>>>,
+) -> impl Stream<Item = Result<http_body::Frame<B::Data>, B::Error>> {
+    BodyStream::new(body).then(move |frame| {
+        let lag = lag.as_ref().map(|chance| chance.lock().time_up_to(LAG_MAX));
+        async move {
+            if let Some(lag) = lag {
+                tokio::time::sleep(lag).await;
+            }
+            frame
+        }
+    })
 }
 
 /// Waits until a condition holds, for an hour of simulated time if need be.

@@ -72,7 +72,7 @@ fn check(seed: u64, most: Arc<AtomicUsize>, least: Arc<AtomicI32>, is_recreated:
 
 async fn story(seed: u64) -> anyhow::Result<()> {
     let mut chance = Chance::new(seed);
-    let mut cluster = Cluster::start().await?;
+    let mut cluster = Cluster::start(seed).await?;
     let deployments: Api<Deployment> = Api::default_namespaced(cluster.client.clone());
     let mut web = deployments.create(&PostParams::default(), &deployment(&mut chance)).await?;
     let is_recreated = web.spec.as_ref().and_then(|spec| spec.strategy.as_ref()?.type_.as_deref()) == Some("Recreate");
@@ -144,7 +144,7 @@ async fn ensure_rolled_out(seed: u64, cluster: &Cluster) -> anyhow::Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn rollouts_keep_their_limits_and_end_whatever_dies() -> anyhow::Result<()> {
-    for seed in 0..3 {
+    for seed in 0..12 {
         story(seed).await.with_context(|| format!("seed {seed}"))?;
     }
     Ok(())
@@ -153,7 +153,7 @@ async fn rollouts_keep_their_limits_and_end_whatever_dies() -> anyhow::Result<()
 #[tokio::test(start_paused = true)]
 async fn a_deployment_at_rest_costs_nothing() -> anyhow::Result<()> {
     let mut chance = Chance::new(1);
-    let cluster = Cluster::start().await?;
+    let cluster = Cluster::start(0).await?;
     let deployments: Api<Deployment> = Api::default_namespaced(cluster.client.clone());
     let mut web = deployment(&mut chance);
     let rolling = web.spec.as_mut().and_then(|spec| spec.strategy.as_mut()?.rolling_update.as_mut());
@@ -172,7 +172,7 @@ async fn a_deployment_at_rest_costs_nothing() -> anyhow::Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_taken_leads_to_another() -> anyhow::Result<()> {
-    let cluster = Cluster::start().await?;
+    let cluster = Cluster::start(0).await?;
     let client = cluster.client.clone();
     let (deployments, sets): (Api<Deployment>, Api<ReplicaSet>) =
         (Api::default_namespaced(client.clone()), Api::default_namespaced(client.clone()));
@@ -199,7 +199,7 @@ async fn a_name_that_is_taken_leads_to_another() -> anyhow::Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn pods_are_adopted_and_released_by_their_labels() -> anyhow::Result<()> {
-    let cluster = Cluster::start().await?;
+    let cluster = Cluster::start(0).await?;
     let client = cluster.client.clone();
     let (pods, sets): (Api<Pod>, Api<ReplicaSet>) =
         (Api::default_namespaced(client.clone()), Api::default_namespaced(client));
@@ -207,6 +207,7 @@ async fn pods_are_adopted_and_released_by_their_labels() -> anyhow::Result<()> {
     let containers = json!({"containers": [{"name": "c", "image": "x"}]});
     let orphan = json!({"metadata": {"name": "orphan", "labels": labels}, "spec": containers});
     pods.create(&PostParams::default(), &serde_json::from_value(orphan)?).await?;
+    tokio::time::sleep(Duration::from_secs(5)).await;
     let template = json!({"metadata": {"labels": labels}, "spec": containers});
     let spec = json!({"replicas": 1, "selector": {"matchLabels": labels}, "template": template});
     let set = sets

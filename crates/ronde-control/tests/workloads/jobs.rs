@@ -33,7 +33,7 @@ fn index_of(pod: &Pod) -> Option<&String> {
 
 async fn story(seed: u64) -> anyhow::Result<()> {
     let mut chance = Chance::new(seed);
-    let mut cluster = Cluster::start().await?;
+    let mut cluster = Cluster::start(seed).await?;
     let jobs: Api<Job> = Api::default_namespaced(cluster.client.clone());
     let (completions, parallelism) = (chance.between(1, 6), chance.between(1, 4));
     let is_indexed = chance.percent(50);
@@ -76,7 +76,7 @@ async fn story(seed: u64) -> anyhow::Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn every_pod_counts_once_whatever_dies() -> anyhow::Result<()> {
-    for seed in 0..3 {
+    for seed in 0..12 {
         story(seed).await.with_context(|| format!("seed {seed}"))?;
     }
     Ok(())
@@ -84,7 +84,7 @@ async fn every_pod_counts_once_whatever_dies() -> anyhow::Result<()> {
 
 /// A cluster with a node on which pods run until they are deleted, and a job.
 async fn cluster_with(spec: Value) -> anyhow::Result<(Cluster, node::Running, Api<Job>)> {
-    let cluster = Cluster::start().await?;
+    let cluster = Cluster::start(0).await?;
     let jobs: Api<Job> = Api::default_namespaced(cluster.client.clone());
     let node = node::start(&cluster.client, &cluster.clock, 7, Habits::default(), Box::new(|_| {})).await?;
     jobs.create(&PostParams::default(), &job("work", spec)).await?;

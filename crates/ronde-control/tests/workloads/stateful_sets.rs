@@ -48,7 +48,7 @@ fn is_settled(set: &StatefulSet) -> bool {
 
 async fn story(seed: u64) -> anyhow::Result<()> {
     let mut chance = Chance::new(seed);
-    let mut cluster = Cluster::start().await?;
+    let mut cluster = Cluster::start(seed).await?;
     let sets: Api<StatefulSet> = Api::default_namespaced(cluster.client.clone());
     let is_ordered = chance.percent(70);
     let replicas = chance.between(1, 4);
@@ -97,7 +97,7 @@ async fn story(seed: u64) -> anyhow::Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn pods_are_replaced_in_order_whatever_dies() -> anyhow::Result<()> {
-    for seed in 0..3 {
+    for seed in 0..12 {
         story(seed).await.with_context(|| format!("seed {seed}"))?;
     }
     Ok(())

@@ -10,7 +10,7 @@ mod firewall;
 mod forwarding;
 mod leases;
 mod links;
-mod names;
+pub mod names;
 mod netns;
 mod pod_files;
 mod proxy;

@@ -88,6 +88,18 @@ impl Hierarchy {
         Cgroup { folders }
     }
 
+    /// The processes in the groups of a pod: what outlived its supervisor, where it had no pid namespace.
+    pub fn processes_of(&self, instance: &str, pod: &str) -> Vec<i32> {
+        let root = match self {
+            Self::Unified { root } => Some(root),
+            Self::Split { memory, cpu } => memory.as_ref().or(cpu.as_ref()),
+        };
+        let groups = root.map(|root| root.join(PARENT).join(instance).join(pod));
+        let containers = groups.and_then(|groups| fs::read_dir(groups).ok()).into_iter().flatten();
+        let lists = containers.filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("cgroup.procs")).ok());
+        lists.flat_map(|list| list.lines().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+    }
+
     /// The folders in which an instance keeps its groups.
     pub fn folders_of(root: &Path, instance: &str) -> Vec<PathBuf> {
         let roots = [root.to_owned(), root.join("memory"), root.join("cpu")];

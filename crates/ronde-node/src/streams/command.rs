@@ -11,6 +11,7 @@ use tokio::{
 };
 
 use super::{
+    Line,
     channels::Channels,
     drive,
     pipe::{Inlet, Outbox, Outgoing, Outlet},
@@ -64,14 +65,14 @@ struct Wires {
 }
 
 /// Connects a command through the channels of a WebSocket.
-pub async fn over_channels<Io, F, R>(io: Io, channels: Channels, options: TerminalOptions, run: F)
+pub async fn over_channels<Io, F, R>(line: Line<Io>, channels: Channels, options: TerminalOptions, run: F)
 where
     Io: AsyncRead + AsyncWrite + Unpin,
     F: FnOnce(Terminal) -> R,
     R: Future<Output = Ended>,
 {
     let websocket::Connection { mut reader, writer, outbox } =
-        websocket::Connection::new(websocket::accept(io).await, channels);
+        websocket::Connection::new(websocket::accept(line.io).await, channels);
     let wires = Wires {
         stdin: options.stdin.then(|| reader.open(STDIN)),
         stdout: options.stdout.then_some(STDOUT.into()),
@@ -87,17 +88,17 @@ where
         wires.outbox.send(Outgoing::Data(first, bytes::Bytes::new())).await;
         wires.run(options.tty, run).await;
     };
-    drive(reader.run(), writer.run(), work).await;
+    drive(&line.stop, reader.run(), writer.run(), work).await;
 }
 
 /// Connects a command through streams of SPDY, once the client has opened them.
-pub async fn over_spdy<Io, F, R>(io: Io, version: Spdy, options: TerminalOptions, run: F)
+pub async fn over_spdy<Io, F, R>(line: Line<Io>, version: Spdy, options: TerminalOptions, run: F)
 where
     Io: AsyncRead + AsyncWrite,
     F: FnOnce(Terminal) -> R,
     R: Future<Output = Ended>,
 {
-    let spdy::connection::Connection { reader, writer, streams, outbox } = spdy::connection::Connection::new(io);
+    let spdy::connection::Connection { reader, writer, streams, outbox } = spdy::connection::Connection::new(line.io);
     let work = async {
         match timeout(STREAMS_TIMEOUT, collect(streams, outbox, version, options)).await {
             Ok(Some(wires)) => wires.run(options.tty, run).await,
@@ -105,7 +106,7 @@ where
             Err(_) => tracing::debug!("a client did not open the streams that it had announced"),
         }
     };
-    drive(reader.run(), writer.run(), work).await;
+    drive(&line.stop, reader.run(), writer.run(), work).await;
 }
 
 /// Waits for the streams of a command; none if the client goes away before.

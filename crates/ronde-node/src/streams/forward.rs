@@ -12,6 +12,7 @@ use tokio::{
 };
 
 use super::{
+    Line,
     channels::Channels,
     drive,
     pipe::{Inlet, Outbox, Outgoing, Outlet, PIECE_BYTES},
@@ -54,7 +55,7 @@ impl Forward {
 }
 
 /// Forwards ports through the channels of a WebSocket: one connection each, made at once.
-pub async fn over_channels<Io, C, R, S>(io: Io, channels: Channels, forward: &Forward, connect: &C)
+pub async fn over_channels<Io, C, R, S>(line: Line<Io>, channels: Channels, forward: &Forward, connect: &C)
 where
     Io: AsyncRead + AsyncWrite + Unpin,
     C: Fn(u16) -> R,
@@ -62,7 +63,7 @@ where
     S: AsyncRead + AsyncWrite,
 {
     let websocket::Connection { mut reader, writer, outbox } =
-        websocket::Connection::new(websocket::accept(io).await, channels);
+        websocket::Connection::new(websocket::accept(line.io).await, channels);
     let pairs: Vec<Pair> = forward
         .ports
         .iter()
@@ -85,18 +86,19 @@ where
         });
         join_all(forwarding).await;
     };
-    drive(reader.run(), writer.run(), work).await;
+    drive(&line.stop, reader.run(), writer.run(), work).await;
 }
 
 /// Forwards ports through streams of SPDY: a pair for each connection, whenever the client makes one.
-pub async fn over_spdy<Io, C, R, S>(io: Io, forward: &Forward, connect: &C)
+pub async fn over_spdy<Io, C, R, S>(line: Line<Io>, forward: &Forward, connect: &C)
 where
     Io: AsyncRead + AsyncWrite,
     C: Fn(u16) -> R,
     R: Future<Output = io::Result<S>>,
     S: AsyncRead + AsyncWrite,
 {
-    let spdy::connection::Connection { reader, writer, mut streams, outbox } = spdy::connection::Connection::new(io);
+    let spdy::connection::Connection { reader, writer, mut streams, outbox } =
+        spdy::connection::Connection::new(line.io);
     let work = async {
         let mut halves = Halves::default();
         let mut forwarding = FuturesUnordered::new();
@@ -114,7 +116,7 @@ where
             }
         }
     };
-    drive(reader.run(), writer.run(), work).await;
+    drive(&line.stop, reader.run(), writer.run(), work).await;
 }
 
 /// Streams that wait for the other one of their pair, oldest first.

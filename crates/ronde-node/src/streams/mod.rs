@@ -41,10 +41,14 @@ const SESSIONS_MAX: usize = 1024;
 const GONE_GRACE: Duration = Duration::from_secs(5);
 /// How long a client may take to read what is left for it at the end; the kubelet's limit for idle connections.
 const FAREWELL: Duration = Duration::from_secs(4 * 60 * 60);
-/// How long a client may take to close its side, after ours is.
+/// How long a client may take to close its side, after ours is, and for all of it when we are to stop.
 const LINGER: Duration = Duration::from_secs(2);
 
-type Connection = TokioIo<Upgraded>;
+/// A connection that is ours to use.
+struct Line<Io> {
+    io: Io,
+    stop: CancellationToken,
+}
 
 /// The connections that clients use for terminals and ports.
 #[derive(Clone)]
@@ -75,10 +79,10 @@ impl Sessions {
         F: FnOnce(Terminal) -> R + Send + 'static,
         R: Future<Output = Ended> + Send,
     {
-        self.serve(request, upgrade::for_command, move |protocol, io| async move {
+        self.serve(request, upgrade::for_command, move |protocol, line| async move {
             match protocol {
-                Protocol::Channels(channels) => command::over_channels(io, channels, options, run).await,
-                Protocol::Spdy(version) => command::over_spdy(io, version, options, run).await,
+                Protocol::Channels(channels) => command::over_channels(line, channels, options, run).await,
+                Protocol::Spdy(version) => command::over_spdy(line, version, options, run).await,
                 Protocol::Tunnel => {}
             }
         })
@@ -94,13 +98,13 @@ impl Sessions {
         if let Err(refused) = forward.check(request.headers()) {
             return refused;
         }
-        self.serve(request, upgrade::for_ports, move |protocol, io| async move {
+        self.serve(request, upgrade::for_ports, move |protocol, line| async move {
             match protocol {
-                Protocol::Channels(channels) => forward::over_channels(io, channels, &forward, &connect).await,
-                Protocol::Spdy(_) => forward::over_spdy(io, &forward, &connect).await,
+                Protocol::Channels(channels) => forward::over_channels(line, channels, &forward, &connect).await,
+                Protocol::Spdy(_) => forward::over_spdy(line, &forward, &connect).await,
                 Protocol::Tunnel => {
-                    let tunnel = websocket::Tunnel::new(websocket::accept(io).await);
-                    forward::over_spdy(tunnel, &forward, &connect).await;
+                    let io = websocket::Tunnel::new(websocket::accept(line.io).await);
+                    forward::over_spdy(Line { io, stop: line.stop }, &forward, &connect).await;
                 }
             }
         })
@@ -109,7 +113,7 @@ impl Sessions {
     /// Answers a request with an upgrade, and uses the connection for what follows.
     fn serve<F, R>(&self, mut request: Request, agree: Agree, work: F) -> Response
     where
-        F: FnOnce(Protocol, Connection) -> R + Send + 'static,
+        F: FnOnce(Protocol, Line<TokioIo<Upgraded>>) -> R + Send + 'static,
         R: Future<Output = ()> + Send,
     {
         let Agreed { protocol, answer } = match agree(request.headers()) {
@@ -125,13 +129,11 @@ impl Sessions {
         };
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
-            let session = async {
-                match upgrade.await {
-                    Ok(upgraded) => work(protocol, TokioIo::new(upgraded)).await,
-                    Err(error) => tracing::debug!(%error, "a client went away before its connection was upgraded"),
-                }
-            };
-            stop.run_until_cancelled(session).await;
+            match stop.run_until_cancelled(upgrade).await {
+                Some(Ok(upgraded)) => work(protocol, Line { io: TokioIo::new(upgraded), stop }).await,
+                Some(Err(error)) => tracing::debug!(%error, "a client went away before its connection was upgraded"),
+                None => {}
+            }
             drop(place);
         });
         answer
@@ -141,7 +143,12 @@ impl Sessions {
 type Agree = fn(&http::HeaderMap) -> Result<Agreed, Response>;
 
 /// Runs the two directions of a connection and the work that it is for, to the end of all three.
-async fn drive(reader: impl Future<Output = ()>, writer: impl Future<Output = ()>, work: impl Future<Output = ()>) {
+async fn drive(
+    stop: &CancellationToken,
+    reader: impl Future<Output = ()>,
+    writer: impl Future<Output = ()>,
+    work: impl Future<Output = ()>,
+) {
     let mut reader = pin!(reader.fuse());
     let gone = async {
         reader.as_mut().await;
@@ -152,9 +159,17 @@ async fn drive(reader: impl Future<Output = ()>, writer: impl Future<Output = ()
         tokio::select! {
             () = work => {}
             () = gone => {}
+            () = stop.cancelled() => {}
         }
     };
-    let _ = tokio::join!(work, timeout(FAREWELL, writer));
+    let writer = async {
+        tokio::select! {
+            () = writer => {}
+            () = sleep(FAREWELL) => {}
+            () = async { stop.cancelled().await; sleep(LINGER).await } => {}
+        }
+    };
+    tokio::join!(work, writer);
     // Closing a connection on which something is unread would make the client lose what it has not read yet.
     if !reader.is_terminated() {
         let _ = timeout(LINGER, reader).await;

@@ -16,6 +16,7 @@ use super::{
     control::{Answer, FRAME_BYTES_MAX, FRAME_HEAD, Frame, LINE_BYTES_MAX},
 };
 
+const CHUNK: usize = 64 << 10;
 /// With more than this waiting, the container is held back.
 const PENDING_BYTES_MAX: usize = 1 << 20;
 /// A client that takes nothing for this long while something waits is gone.
@@ -93,7 +94,7 @@ impl Connection {
 
     /// Reads what has come.
     pub fn fill(&mut self) {
-        let mut chunk = [0; 64 << 10];
+        let mut chunk = vec![0; CHUNK];
         loop {
             match self.stream.read(&mut chunk) {
                 Ok(0) => {

@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     io,
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
         unix::net::UnixListener,
     },
 };
@@ -259,7 +259,6 @@ fn listen(folder: &PodFolder) -> io::Result<UnixListener> {
         rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
         rustix::fs::Mode::empty(),
     )?;
-    use std::os::fd::AsRawFd as _;
     let short = format!("/proc/self/fd/{}/{}", place.as_raw_fd(), PodFolder::SOCKET);
     let listener = UnixListener::bind(short)?;
     rustix::fs::chmod(&path, rustix::fs::Mode::from_raw_mode(0o600))?;

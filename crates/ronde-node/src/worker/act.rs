@@ -132,6 +132,7 @@ impl Worker {
             };
             timeout(QUIT_TIMEOUT, quit).await.map_err(|_| io::Error::other("the supervisor does not quit"))?;
         }
+        self.kill_orphans();
         sandbox::record_lost(&self.folder, now)?;
         if let Some(network) = &self.node.network
             && sandbox::read(&self.folder)?.is_some_and(|made| made.ip.is_some())
@@ -139,6 +140,17 @@ impl Worker {
             network.detach(&self.uid).await.map_err(io::Error::other)?;
         }
         sandbox::forget(&self.folder)
+    }
+
+    /// A container that shares the machine's processes leaves some behind when its supervisor is killed.
+    fn kill_orphans(&self) {
+        let Some(hierarchy) = &self.node.hierarchy else { return };
+        for pid in hierarchy.processes_of(&self.node.instance, &self.uid) {
+            tracing::info!(pod = self.name(), pid, "kills a process that outlived its supervisor");
+            if let Err(error) = ronde_process::kill::by_number(pid) {
+                tracing::warn!(pod = self.name(), pid, %error, "a process cannot be killed");
+            }
+        }
     }
 
     async fn tear_down(&mut self, now: Timestamp) -> io::Result<()> {

@@ -28,6 +28,8 @@ const TOKEN_SECONDS: i64 = 3600;
 const GPU_DEVICES: [&str; 4] = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"];
 const GPU: &str = "nvidia.com/gpu";
 
+type Variable = (String, String);
+
 /// A token that was asked for, and when it is time for the next.
 #[derive(Debug, Clone)]
 pub struct HeldToken {
@@ -229,9 +231,10 @@ impl Worker {
     }
 
     /// Takes as many of the machine's GPUs as the container asks for, if there are any; declared ones have no device.
-    fn take_gpus(&self, container: &Container) -> Result<(Vec<String>, Option<(String, String)>), Cause> {
+    fn take_gpus(&self, container: &Container) -> Result<(Vec<String>, Option<Variable>), Cause> {
         let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
         let wanted = limits.and_then(|limits| limits.get(GPU)).and_then(build::whole).unwrap_or(0);
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         if self.node.gpus.is_empty() || wanted == 0 {
             return Ok((Vec::new(), None));
         }
@@ -241,8 +244,8 @@ impl Worker {
             Some(mine) => mine.clone(),
             None => {
                 let is_free = |gpu: &usize| !taken.values().flatten().any(|other| other == gpu);
-                let free: Vec<usize> = (0..self.node.gpus.len()).filter(is_free).take(wanted as usize).collect();
-                if free.len() < wanted as usize {
+                let free: Vec<usize> = (0..self.node.gpus.len()).filter(is_free).take(wanted).collect();
+                if free.len() < wanted {
                     let message = format!("{wanted} GPUs are asked for, {} are free", free.len());
                     return Err(Cause { reason: "CreateContainerError".to_owned(), message });
                 }

@@ -22,6 +22,7 @@ use ronde_node::{
     start::{Options, Prepared, StartError, Started},
 };
 use ronde_process::Alone;
+use rustix::process::Resource;
 use tokio::runtime::Runtime;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -106,6 +107,7 @@ pub fn prepare(
     if args.node.nodes == 0 {
         return Ok(None);
     }
+    raise_file_limit();
     let program = std::env::current_exe().map_err(|source| NodeError::Program { source })?;
     let options = Options {
         data_dir: data_dir.path().to_owned(),
@@ -116,6 +118,13 @@ pub fn prepare(
         machine_env: context.environment.for_pods.clone(),
     };
     runtime.block_on(Prepared::new(options)).map(Some).map_err(|source| NodeError::Start { source })
+}
+
+/// Every connection through a service takes two files; the usual limit of 1024 is for programs of another kind.
+fn raise_file_limit() {
+    let mut limit = rustix::process::getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = rustix::process::setrlimit(Resource::Nofile, limit);
 }
 
 fn wish(isolation: IsolationArg) -> Wish {

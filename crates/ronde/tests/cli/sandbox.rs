@@ -64,7 +64,7 @@ impl Sandbox {
 
     /// Returns a program with the words of `line`, in this home and with nothing of the user's environment.
     #[expect(clippy::disallowed_methods, reason = "the tests find their programs where the user has them")]
-    fn command_of(&self, program: &str, line: &str) -> Command {
+    pub fn command_of(&self, program: &str, line: &str) -> Command {
         let mut command = Command::new(program);
         command.args(line.split_whitespace()).current_dir(self.path("")).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());

@@ -53,13 +53,18 @@ impl Home {
         Some(home)
     }
 
-    /// Makes a home beside others on a server that runs, with more programs at the front of the path.
-    pub fn beside(sandbox: &Sandbox, namespace: &str, programs: &Path) -> Self {
-        sandbox.write(&format!("{namespace}/.kube/config"), &sandbox.read(".kube/config"));
+    /// The home of the server itself, in the namespace `default`, with more programs at the front of the path.
+    pub fn of(sandbox: &Sandbox, programs: &Path) -> Self {
         let mut path = programs.as_os_str().to_owned();
         path.push(":");
         path.push(variable("PATH").unwrap_or_default());
-        let home = Self { directory: sandbox.path(namespace), path, _sandbox: None };
+        Self { directory: sandbox.path(""), path, _sandbox: None }
+    }
+
+    /// Makes a home beside others on a server that runs.
+    pub fn beside(sandbox: &Sandbox, namespace: &str, programs: &Path) -> Self {
+        sandbox.write(&format!("{namespace}/.kube/config"), &sandbox.read(".kube/config"));
+        let home = Self { directory: sandbox.path(namespace), ..Self::of(sandbox, programs) };
         home.enter(namespace);
         home
     }

@@ -1,19 +1,58 @@
 //! What takes two clients at a time: one that watches or waits, and one that changes something meanwhile.
 
-use std::process::Output;
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, Output},
+    sync::mpsc::{self, Receiver},
+    thread,
+};
 
 use ronde_sim::wait_until;
 
 use crate::{
-    background::Background,
     client::{Home, Program},
     expectation::redact,
     sandbox::LIMIT,
 };
 
-/// Returns the next line, with its columns one space apart.
-fn line(watch: &Background) -> String {
-    redact(&watch.line().split_whitespace().collect::<Vec<_>>().join(" "), "/none")
+/// A client that runs until it ends by itself or the test is over.
+struct Background {
+    child: Child,
+    /// Lines of stdout; a thread reads them, so that waiting for one has a bound.
+    lines: Receiver<String>,
+}
+
+impl Background {
+    fn start(home: &Home, script: &str) -> Self {
+        // Without `exec` the kill would end the shell alone.
+        let mut child = home.shell(&format!("exec {script}")).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { child, lines }
+    }
+
+    /// Returns the next line, with its columns one space apart.
+    fn line(&self) -> String {
+        let line = self.lines.recv_timeout(LIMIT).expect("the client prints another line");
+        redact(&line.split_whitespace().collect::<Vec<_>>().join(" "), "/none")
+    }
+
+    /// Waits until the client ends by itself.
+    fn end(mut self) -> Output {
+        let status = wait_until("the client ends", LIMIT, || self.child.try_wait().unwrap());
+        let mut output =
+            Output { status, stdout: self.lines.iter().collect::<Vec<_>>().join("\n").into(), stderr: vec![] };
+        std::io::Read::read_to_end(&mut self.child.stderr.take().unwrap(), &mut output.stderr).unwrap();
+        output
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 #[track_caller]
@@ -27,14 +66,14 @@ fn a_watch_shows_every_change() {
     let Some(home) = Home::new("live-watch", &[Program::Kubectl]) else { return };
     home.succeed("kubectl create deployment web --image example.test/web:1");
     let watch = Background::start(&home, "kubectl get deployments --watch");
-    assert_eq!(line(&watch), "NAME READY UP-TO-DATE AVAILABLE AGE");
-    assert_eq!(line(&watch), "web 0/1 0 0 [AGE]");
+    assert_eq!(watch.line(), "NAME READY UP-TO-DATE AVAILABLE AGE");
+    assert_eq!(watch.line(), "web 0/1 0 0 [AGE]");
     home.succeed("kubectl scale deployment web --replicas 3");
-    assert_eq!(line(&watch), "web 0/3 0 0 [AGE]");
+    assert_eq!(watch.line(), "web 0/3 0 0 [AGE]");
     home.succeed("kubectl create deployment db --image example.test/db:1");
-    assert_eq!(line(&watch), "db 0/1 0 0 [AGE]");
+    assert_eq!(watch.line(), "db 0/1 0 0 [AGE]");
     home.succeed("kubectl delete deployment web");
-    assert_eq!(line(&watch), "web 0/3 0 0 [AGE]");
+    assert_eq!(watch.line(), "web 0/3 0 0 [AGE]");
 }
 
 #[test]
@@ -44,18 +83,18 @@ fn a_watch_names_the_kinds_of_events() {
     home.succeed("kubectl label configmap before app=web");
     let columns = "custom-columns=NAME:.object.metadata.name,DATA:.object.data,EVENT:.type";
     let watch = Background::start(&home, &format!("kubectl get cm -l app=web -w --output-watch-events -o {columns}"));
-    assert_eq!(line(&watch), "NAME DATA EVENT");
-    assert_eq!(line(&watch), "before <none> ADDED");
+    assert_eq!(watch.line(), "NAME DATA EVENT");
+    assert_eq!(watch.line(), "before <none> ADDED");
     home.succeed("kubectl create configmap other");
     home.succeed("kubectl patch configmap before --type merge -p '{\"data\":{\"a\":\"b\"}}'");
-    assert_eq!(line(&watch), "before map[a:b] MODIFIED");
+    assert_eq!(watch.line(), "before map[a:b] MODIFIED");
     home.succeed("kubectl label configmap other app=web");
-    assert_eq!(line(&watch), "other <none> ADDED");
+    assert_eq!(watch.line(), "other <none> ADDED");
     // An object that no longer fits the selector is gone for this watch.
     home.succeed("kubectl label configmap before app-");
-    assert_eq!(line(&watch), "before map[a:b] DELETED");
+    assert_eq!(watch.line(), "before map[a:b] DELETED");
     home.succeed("kubectl delete configmap other");
-    assert_eq!(line(&watch), "other <none> DELETED");
+    assert_eq!(watch.line(), "other <none> DELETED");
 }
 
 #[test]
@@ -64,12 +103,12 @@ fn a_watch_of_one_object_begins_with_what_is_there() {
     home.succeed("kubectl create configmap one --from-literal n=1");
     home.succeed("kubectl create configmap two --from-literal n=1");
     let watch = Background::start(&home, "kubectl get configmap one -w -o jsonpath='{.data.n}{\"\\n\"}'");
-    assert_eq!(line(&watch), "1");
+    assert_eq!(watch.line(), "1");
     home.succeed("kubectl patch configmap two --type merge -p '{\"data\":{\"n\":\"2\"}}'");
     home.succeed("kubectl patch configmap one --type merge -p '{\"data\":{\"n\":\"3\"}}'");
-    assert_eq!(line(&watch), "3");
+    assert_eq!(watch.line(), "3");
     home.succeed("kubectl delete configmap one");
-    assert_eq!(line(&watch), "3");
+    assert_eq!(watch.line(), "3");
 }
 
 #[test]
@@ -82,7 +121,7 @@ fn a_watch_only_begins_with_what_comes() {
     let seen = wait_until("the watch shows a change", LIMIT, || {
         number += 1;
         home.succeed(&format!("kubectl patch configmap one --type merge -p '{{\"data\":{{\"n\":\"{number}\"}}}}'"));
-        watch.try_line()
+        watch.lines.try_recv().ok()
     });
     assert!(seen.parse::<u32>().unwrap() > 0, "{seen}");
 }

@@ -9,7 +9,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
-mod background;
 mod client;
 mod expectation;
 mod live;

@@ -8,9 +8,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
-#[path = "../clients/background.rs"]
-#[expect(dead_code, reason = "the tests of clients use the rest of it")]
-mod background;
 #[path = "../clients/client.rs"]
 #[expect(dead_code, reason = "the tests of clients use the rest of it")]
 mod client;
@@ -92,7 +89,7 @@ fn nodes() {
     }
     let sandbox = Sandbox::new();
     let Some(cluster) = Cluster::start(sandbox, "--nodes 3 --cpus 2 --memory 1Gi --gpus 4") else { return };
-    run(&cluster, "nodes");
+    play(&cluster, "nodes");
 }
 
 /// Runs a transcript on the shared machine, or skips it when something is missing.
@@ -101,10 +98,10 @@ fn check(name: &str, needs: &[&str]) {
         return;
     }
     let Some(cluster) = shared() else { return };
-    run(&cluster, name);
+    play(&cluster, name);
 }
 
-fn run(cluster: &Cluster, name: &str) {
+fn play(cluster: &Cluster, name: &str) {
     let home = Home::beside(&cluster.sandbox, &name.replace('_', "-"), &directory().join("bin"));
     transcript::run(&home, &directory().join(format!("transcripts/{name}.transcript")));
 }

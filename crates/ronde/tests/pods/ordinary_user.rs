@@ -1,1 +1,68 @@
-//! x
+//! The same without root: an ordinary user's machine lives in a user namespace.
+
+use fs_err as fs;
+use ronde_sim::{is_root, program, skip};
+
+use crate::{
+    client::{Home, Program},
+    directory,
+    sandbox::Sandbox,
+};
+
+/// `nobody`, whom every machine has.
+const USER: u32 = 65534;
+
+#[test]
+fn an_ordinary_user_has_pods_that_find_each_other() {
+    // Root is needed to become somebody else.
+    if !is_root() || Program::find_all(&[]).is_none() || program("setpriv").is_none() || program("python3").is_none() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let user = User::new(&sandbox);
+    let said = user.ronde("up --detach --listen 127.0.0.1:0 --nodes 1");
+    if said.contains("pods are plain processes") {
+        skip("the kernel refuses user namespaces to ordinary users");
+        return;
+    }
+    let home = Home::of(&sandbox, &directory().join("bin"));
+    let manifest = directory().join("two_pods.yaml");
+    home.succeed(&format!("kubectl apply -f {}", manifest.display()));
+    home.succeed("kubectl wait --for=condition=Ready pod/server --timeout 20s");
+    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Succeeded pod/client --timeout 20s");
+    assert_eq!(home.succeed("kubectl logs client"), "server\n");
+    assert_eq!(home.succeed("kubectl exec server -- sh -c 'id -u; touch /usr/of-a-pod && echo written'"), "0\nwritten\n");
+    assert!(!fs::exists("/usr/of-a-pod").unwrap(), "nothing reaches the machine");
+    user.ronde("down --quiet");
+    assert_eq!(home.run("pgrep -cf 'http.server 18080$'").stdout, b"0\n", "nothing runs");
+}
+
+/// Runs `ronde` as somebody without rights, in a sandbox that belongs to them.
+struct User<'a> {
+    sandbox: &'a Sandbox,
+}
+
+impl<'a> User<'a> {
+    fn new(sandbox: &'a Sandbox) -> Self {
+        fs::copy(env!("CARGO_BIN_EXE_ronde"), sandbox.path("ronde")).unwrap();
+        std::os::unix::fs::chown(sandbox.path(""), Some(USER), Some(USER)).unwrap();
+        Self { sandbox }
+    }
+
+    fn ronde(&self, line: &str) -> String {
+        let program = self.sandbox.path("ronde");
+        let line = format!("--reuid={USER} --regid={USER} --clear-groups {} {line}", program.display());
+        let output = self.sandbox.command_of("setpriv", &line).output().unwrap();
+        assert!(output.status.success(), "{}", self.sandbox.describe(&line, &output));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+}
+
+impl Drop for User<'_> {
+    fn drop(&mut self) {
+        // Root would not find the namespaces of another user.
+        let program = self.sandbox.path("ronde");
+        let line = format!("--reuid={USER} --regid={USER} --clear-groups {} down --quiet", program.display());
+        let _ = self.sandbox.command_of("setpriv", &line).output();
+    }
+}

@@ -1,1 +1,161 @@
-//! x
+//! What happens to pods when something dies that they do not depend on, and when it is something that they do.
+
+use std::path::PathBuf;
+
+use fs_err as fs;
+use ronde_sim::wait_until;
+
+use crate::{
+    client::{Home, Program},
+    cluster::Cluster,
+    directory,
+    sandbox::{LIMIT, Sandbox, kill},
+};
+
+const NODES: &str = "--nodes 1";
+
+/// A pod that counts without a pause that matters.
+const COUNTER: &str = "kubectl run counter --image example.test/counter:1 -- \
+    sh -c 'i=0; while :; do echo $i; i=$((i+1)); sleep 0.005; done'";
+
+fn start() -> Option<(Cluster, Home)> {
+    Program::find_all(&[])?;
+    let cluster = Cluster::start(Sandbox::new(), NODES)?;
+    let home = Home::of(&cluster.sandbox, &directory().join("bin"));
+    Some((cluster, home))
+}
+
+/// What must not change while the pod lives: its processes, its address, its count of restarts.
+fn identity(cluster: &Cluster, home: &Home, pod: &str) -> String {
+    let what = "{.metadata.uid} {.status.podIP} {.status.containerStatuses[0].restartCount} \
+        {.status.containerStatuses[0].containerID}";
+    let seen = home.succeed(&format!("kubectl get pod {pod} -o jsonpath='{what}'"));
+    format!("{seen} {}", supervisor(cluster, seen.split(' ').next().unwrap()))
+}
+
+fn pod_folder(cluster: &Cluster, uid: &str) -> PathBuf {
+    cluster.sandbox.path("data/node/pods").join(uid)
+}
+
+/// Returns the process of a pod's supervisor.
+fn supervisor(cluster: &Cluster, uid: &str) -> u32 {
+    fs::read_to_string(pod_folder(cluster, uid).join("supervisor.lock")).unwrap().trim().parse().unwrap()
+}
+
+fn uid(home: &Home, pod: &str) -> String {
+    home.succeed(&format!("kubectl get pod {pod} -o jsonpath='{{.metadata.uid}}'"))
+}
+
+/// Kills a pod's supervisor; everything in the pod dies with it.
+fn kill_supervisor(cluster: &Cluster, uid: &str) {
+    kill(supervisor(cluster, uid), "KILL");
+}
+
+/// Asserts that the log has every number from 0 on, and returns the last.
+fn assert_gapless(home: &Home) -> usize {
+    let log = home.succeed("kubectl logs counter");
+    let numbers: Vec<usize> = log.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(numbers, (0..numbers.len()).collect::<Vec<_>>());
+    numbers.len()
+}
+
+#[test]
+fn pods_do_not_notice_that_ronde_ends_or_is_killed() {
+    let Some((cluster, home)) = start() else { return };
+    home.succeed(COUNTER);
+    home.succeed("kubectl wait --for=condition=Ready pod/counter --timeout 20s");
+    let before = identity(&cluster, &home, "counter");
+    let mut counted = assert_gapless(&home);
+    for signal in ["TERM", "KILL"] {
+        kill(cluster.sandbox.pid(), signal);
+        wait_until("ronde ends", LIMIT, || (cluster.sandbox.status()["running"] == false).then_some(()));
+        cluster.up(NODES);
+        assert_eq!(identity(&cluster, &home, "counter"), before, "after SIG{signal}");
+        let now = wait_until("the log goes on", LIMIT, || Some(assert_gapless(&home)).filter(|now| *now > counted));
+        counted = now;
+        assert_eq!(home.succeed("kubectl exec counter -- hostname"), "counter\n");
+        home.succeed("kubectl wait --for=condition=Ready pod/counter --timeout 20s");
+    }
+    home.succeed("kubectl delete pod counter --grace-period 1");
+    assert!(!pod_folder(&cluster, before.split(' ').next().unwrap()).exists(), "the pod's folder is gone");
+}
+
+/// What ends while nobody looks is known all the same.
+#[test]
+fn what_pods_did_without_ronde_is_reported_later() {
+    let Some((cluster, home)) = start() else { return };
+    let on_signal = "until [ -e /out/go ]; do sleep 0.05; done; echo went";
+    home.succeed(&format!(
+        "mkdir out && kubectl apply -f - <<EOF
+apiVersion: v1
+kind: Pod
+metadata: {{name: ends}}
+spec:
+  restartPolicy: Never
+  volumes: [{{name: out, hostPath: {{path: \"$PWD/out\"}}}}]
+  containers:
+    - name: main
+      image: example.test/ends:1
+      command: [sh, -c, '{on_signal}; touch /out/gone; exit 5']
+      volumeMounts: [{{name: out, mountPath: /out}}]
+EOF"
+    ));
+    home.succeed("kubectl wait --for=condition=Ready pod/ends --timeout 20s");
+    cluster.sandbox.kill_9();
+    fs::write(cluster.sandbox.path("out/go"), "").unwrap();
+    wait_until("the pod ends", LIMIT, || cluster.sandbox.path("out/gone").exists().then_some(()));
+    cluster.up(NODES);
+    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/ends --timeout 20s");
+    let end = "{.reason} {.exitCode}";
+    let end = end.replace("{.", "{.status.containerStatuses[0].state.terminated.");
+    assert_eq!(home.succeed(&format!("kubectl get pod ends -o jsonpath='{end}'")), "Error 5");
+    assert_eq!(home.succeed("kubectl logs ends"), "went\n");
+}
+
+#[test]
+fn a_pod_whose_supervisor_is_killed_starts_again_or_fails() {
+    let Some((cluster, home)) = start() else { return };
+    home.succeed("kubectl run always --image example.test/pod:1 -- sleep 87651");
+    home.succeed("kubectl run never --image example.test/pod:1 --restart Never -- sleep 87652");
+    home.succeed("kubectl run later --image example.test/pod:1 --restart Never -- sleep 87653");
+    home.succeed("kubectl wait --for=condition=Ready pod/always pod/never pod/later --timeout 20s");
+    let [always, never, later] = ["always", "never", "later"].map(|pod| uid(&home, pod));
+
+    // 1. While ronde looks.
+    kill_supervisor(&cluster, &always);
+    kill_supervisor(&cluster, &never);
+    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/never --timeout 20s");
+    let restarted = "jsonpath='{.status.containerStatuses[0].restartCount}'=1";
+    home.succeed(&format!("kubectl wait --for={restarted} pod/always --timeout 20s"));
+    home.succeed("kubectl wait --for=condition=Ready pod/always --timeout 20s");
+    assert_eq!(uid(&home, "always"), always, "it is the same pod");
+    let ended = "{.status.containerStatuses[0].state.terminated.reason} \
+        {.status.containerStatuses[0].state.terminated.exitCode}";
+    let reason = home.succeed(&format!("kubectl get pod never -o jsonpath='{ended}'"));
+    assert_eq!(reason, "ContainerStatusUnknown 137");
+    assert_eq!(home.run("pgrep -cf '^sleep 87652$'").stdout, b"0\n", "its processes died with it");
+    assert_eq!(home.succeed("pgrep -cf '^sleep 87651$'"), "1\n", "it does not run twice");
+
+    // 2. While nobody does.
+    cluster.sandbox.kill_9();
+    kill_supervisor(&cluster, &later);
+    cluster.up(NODES);
+    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/later --timeout 20s");
+    assert_eq!(home.run("pgrep -cf '^sleep 87653$'").stdout, b"0\n", "its processes died with it");
+}
+
+#[test]
+fn after_down_and_up_workloads_come_back() {
+    let Some((cluster, home)) = start() else { return };
+    home.succeed("kubectl create deployment web --image example.test/web:1 --replicas 2 -- sleep 87654");
+    home.succeed("kubectl run alone --image example.test/web:1 --restart Never -- sleep 87655");
+    home.succeed("kubectl rollout status deployment/web --timeout 20s");
+    home.succeed("kubectl wait --for=condition=Ready pod/alone --timeout 20s");
+    let output = cluster.sandbox.run("down");
+    assert!(output.status.success(), "{}", cluster.sandbox.describe("down", &output));
+    assert_eq!(home.run("pgrep -cf '^sleep 8765[45]$'").stdout, b"0\n", "nothing runs");
+    cluster.up(NODES);
+    home.succeed("kubectl rollout status deployment/web --timeout 20s");
+    home.succeed("eventually '[ \"$(pgrep -cf \"^sleep 87654\\$\")\" = 2 ]'");
+    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/alone --timeout 20s");
+}

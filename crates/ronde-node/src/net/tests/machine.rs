@@ -58,6 +58,9 @@ async fn inventory() -> Vec<String> {
 async fn nothing_is_left_behind() {
     as_daemon(|machine| async move {
         let _world = connect_to_world().await;
+        // A new namespace begins with what the machine has.
+        let off = || fs_err::write("/proc/sys/net/ipv4/ip_forward", "0");
+        Netns::here().run(off).await.unwrap();
         let before = inventory().await;
         assert_eq!(before.first().map(|line| line.trim()), Some("0"), "forwarding is off at first");
         let (network, _) = machine.open(Place::Host).await;

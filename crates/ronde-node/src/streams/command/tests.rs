@@ -6,12 +6,17 @@ use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{Message, protocol::Role},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::streams::spdy::player::Player;
 
 const BUFFER: usize = 1 << 16;
 const V4: Spdy = Spdy { status: StatusForm::Object, can_resize: true };
+
+fn line(io: DuplexStream) -> Line<DuplexStream> {
+    Line { io, stop: CancellationToken::new() }
+}
 
 fn all() -> TerminalOptions {
     TerminalOptions { stdin: true, stdout: true, stderr: true, tty: false }
@@ -71,7 +76,7 @@ async fn a_command_runs_over_every_version_of_channels() {
             socket.send(close).await.expect("a server");
             read_all(&mut socket, channels).await
         };
-        let (_, [_, stdout, stderr, error]) = tokio::join!(over_channels(near, channels, all(), cat), talk);
+        let (_, [_, stdout, stderr, error]) = tokio::join!(over_channels(line(near), channels, all(), cat), talk);
         if channels.can_close {
             assert_eq!((stdout.as_str(), stderr.as_str()), ("hello world", "done\n"), "{name}");
             assert!(error.contains("\"message\":\"3\""), "{name}: {error}");
@@ -93,7 +98,7 @@ async fn a_command_runs_over_spdy() {
         player.read_until(|_| false).await;
         player
     };
-    let (_, player) = tokio::join!(over_spdy(near, V4, all(), cat), talk);
+    let (_, player) = tokio::join!(over_spdy(line(near), V4, all(), cat), talk);
     assert_eq!((player.text(5).as_str(), player.text(9).as_str()), ("hello", "done\n"));
     assert!(player.text(1).contains("NonZeroExitCode"), "{}", player.text(1));
     assert!(player.closed.is_superset(&[1, 5, 9].into()), "every stream is ended: {:?}", player.closed);
@@ -113,7 +118,7 @@ async fn a_window_has_a_size() {
         }
         read_all(&mut socket, v5).await
     };
-    let (_, [_, stdout, ..]) = tokio::join!(over_channels(near, v5, options, tell_size), talk);
+    let (_, [_, stdout, ..]) = tokio::join!(over_channels(line(near), v5, options, tell_size), talk);
     assert_eq!(stdout, "80x24");
 
     let (near, far) = duplex(BUFFER);
@@ -126,7 +131,7 @@ async fn a_window_has_a_size() {
         player.read_until(|_| false).await;
         player.text(3)
     };
-    assert_eq!(tokio::join!(over_spdy(near, V4, options, tell_size), talk).1, "100x30");
+    assert_eq!(tokio::join!(over_spdy(line(near), V4, options, tell_size), talk).1, "100x30");
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +149,7 @@ async fn a_client_that_goes_away_ends_the_command() {
         let mut socket = client(far).await;
         socket.send(v4.encode(STDIN, b"last words")).await.expect("a server");
     };
-    tokio::join!(over_channels(near, v4, all(), endless), talk);
+    tokio::join!(over_channels(line(near), v4, all(), endless), talk);
     assert_eq!(heard.recv().await.as_deref(), Some("last words"), "what it had sent was still read");
 }
 
@@ -157,7 +162,7 @@ async fn a_client_that_never_opens_its_streams_is_left() {
         player.read_until(|_| false).await;
     };
     let never = |_: Terminal| async { panic!("the command must not run") };
-    tokio::join!(over_spdy(near, V4, all(), never), talk);
+    tokio::join!(over_spdy(line(near), V4, all(), never), talk);
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,5 +181,5 @@ async fn a_client_that_does_not_read_still_hears_from_us() {
         }
         pongs
     };
-    assert_eq!(tokio::join!(over_channels(near, v5, all(), waits), talk).1, 3);
+    assert_eq!(tokio::join!(over_channels(line(near), v5, all(), waits), talk).1, 3);
 }

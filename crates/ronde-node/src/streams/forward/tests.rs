@@ -3,11 +3,16 @@
 use futures::SinkExt as _;
 use tokio::io::{DuplexStream, duplex};
 use tokio_tungstenite::{WebSocketStream, tungstenite::protocol::Role};
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::streams::{channels::Incoming, spdy::player::Player};
 
 const BUFFER: usize = 1 << 16;
+
+fn line(io: DuplexStream) -> Line<DuplexStream> {
+    Line { io, stop: CancellationToken::new() }
+}
 
 fn forward(ports: &[u16]) -> Forward {
     Forward { pod: "web".into(), ports: ports.to_vec() }
@@ -49,7 +54,7 @@ async fn connections_are_independent_of_each_other() {
         player
     };
     let forward = forward(&[]);
-    let (_, player) = tokio::join!(over_spdy(near, &forward, &connect), async { talk.await.texts() });
+    let (_, player) = tokio::join!(over_spdy(line(near), &forward, &connect), async { talk.await.texts() });
     assert_eq!(player, ["first", "second", "", "error forwarding port 9 to pod web: connection refused"]);
 }
 
@@ -76,7 +81,7 @@ async fn a_large_transfer_goes_through_whole() {
         player.received.remove(&3)
     };
     let forward = forward(&[]);
-    let (_, found) = tokio::join!(over_spdy(near, &forward, &connect), talk);
+    let (_, found) = tokio::join!(over_spdy(line(near), &forward, &connect), talk);
     assert!(found == Some(data));
 }
 
@@ -94,7 +99,7 @@ async fn streams_that_make_no_sense_are_refused() {
         player.refused
     };
     let forward = forward(&[]);
-    let (_, refused) = tokio::join!(over_spdy(near, &forward, &connect), talk);
+    let (_, refused) = tokio::join!(over_spdy(line(near), &forward, &connect), talk);
     assert_eq!(refused, [1, 2, 3, 5].into());
 }
 
@@ -111,7 +116,7 @@ async fn very_old_clients_do_not_number_their_requests() {
         player.text(3)
     };
     let forward = forward(&[]);
-    assert_eq!(tokio::join!(over_spdy(near, &forward, &connect), talk).1, "hi");
+    assert_eq!(tokio::join!(over_spdy(line(near), &forward, &connect), talk).1, "hi");
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,7 +138,7 @@ async fn channels_carry_one_connection_for_each_port() {
         found
     };
     let forward = forward(&[9, 7]);
-    let (_, found) = tokio::join!(over_channels(near, channels, &forward, &connect), talk);
+    let (_, found) = tokio::join!(over_channels(line(near), channels, &forward, &connect), talk);
     let error = b"\x09\0error forwarding port 9 to pod web: connection refused";
     assert_eq!(found, [b"\x09\0".to_vec(), error.to_vec(), b"\x07\0hello".to_vec(), b"\x07\0".to_vec()]);
 }

@@ -1,0 +1,43 @@
+# Counts what there is before `ronde up` and after `ronde down`, in namespaces in which nothing else is.
+# Run as `unshare --net --mount --pid --fork --mount-proc bash leftovers.sh`; says what is left.
+set -euo pipefail
+ip link set lo up
+
+count() {
+    echo "processes: $(ls -d /proc/[0-9]* | while read -r process; do cat "$process/comm" 2>/dev/null || true; done |
+        grep -v -x -E 'bash|ls|cat|grep|sort|tr|sleep-count' | sort | tr '\n' ' ')"
+    echo "links: $(ip -br link | cut -d ' ' -f 1 | sort | tr '\n' ' ')"
+    echo "routes: $(ip route show table all | grep -v -E 'local|broadcast|::' | tr '\n' ' ')"
+    echo "namespaces: $(find /run/netns /var/run/netns -type f 2>/dev/null | grep -c ronde || true)"
+    echo "tables: $(nft list tables | tr '\n' ' ')"
+    echo "mounts:"
+    cut -d ' ' -f 5 /proc/self/mountinfo | sort
+}
+
+groups() { # those of all pods of this instance
+    for process in $(pgrep -f '^sleep 98765$'); do cut -d : -f 3 "/proc/$process/cgroup"; done |
+        grep -o '/ronde.*' | sort -u
+}
+
+count >before
+"$RONDE" up --detach --listen 127.0.0.1:0 --nodes 1 --quiet
+kubectl create deployment web --image example.test/web:1 --replicas 3 -- sleep 98765 >/dev/null
+kubectl run memory --image example.test/web:1 --overrides '{"spec":{
+  "volumes":[{"name":"shm","emptyDir":{"medium":"Memory"}}],
+  "containers":[{"name":"memory","image":"example.test/web:1","command":["sleep","98765"],
+    "resources":{"limits":{"memory":"64Mi"}},"volumeMounts":[{"name":"shm","mountPath":"/dev/shm"}]}]}}' >/dev/null
+kubectl create service clusterip web --tcp 80:80 >/dev/null
+kubectl wait --for=condition=Ready pod/memory --timeout 20s >/dev/null
+kubectl rollout status deployment/web --timeout 20s >/dev/null
+groups >groups
+[[ $(count) != "$(cat before)" ]] || echo 'nothing was counted'
+if [[ $1 == killed ]]; then
+    kill -KILL "$("$RONDE" status -o json | sed -n 's/.*"pid": \([0-9]*\).*/\1/p')"
+fi
+"$RONDE" down --quiet
+count >after
+diff before after
+while read -r group; do
+    find /sys/fs/cgroup -path "*$group" -type d
+done <groups
+echo 'nothing is left'
