@@ -22,9 +22,10 @@ impl NodeDoor for Parrot {
         let follows = request.uri().query().is_some_and(|query| query.contains("follow=true"));
         let name = ask.pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let text = Bytes::from(format!("{name} {} {:?}", ask.user, ask.what));
-        let body = match follows {
-            true => Body::from_stream(stream::iter([Ok::<_, std::io::Error>(text)]).chain(stream::pending())),
-            false => Body::from(text),
+        let body = if follows {
+            Body::from_stream(stream::iter([Ok::<_, std::io::Error>(text)]).chain(stream::pending()))
+        } else {
+            Body::from(text)
         };
         async { Response::new(body) }.boxed()
     }

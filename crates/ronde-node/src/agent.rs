@@ -67,8 +67,12 @@ impl Agent {
         let Some(pod) = pod else { return };
         match pods.get(&uid) {
             Some(entry) => entry.desired.send_modify(|desired| {
-                // Nothing new about the pod itself: then something that it refers to has changed.
-                if desired.pod.metadata.resource_version == pod.metadata.resource_version {
+                // Nothing new about the pod itself: then something that it refers to has changed. Labels and
+                // annotations may be files of the pod.
+                let (old, new) = (&desired.pod.metadata, &pod.metadata);
+                if old.resource_version == new.resource_version
+                    || (&old.labels, &old.annotations) != (&new.labels, &new.annotations)
+                {
                     desired.sources += 1;
                 }
                 desired.pod = pod;

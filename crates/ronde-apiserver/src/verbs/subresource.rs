@@ -27,6 +27,9 @@ const TOKEN_SECONDS_MIN: i64 = 600;
 /// Longer tokens are refused by the real server too.
 const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 
+/// A question, and whom to ask.
+type Addressed = (Arc<dyn NodeDoor>, PodAsk);
+
 impl Call {
     /// Carries out the action that the path names.
     ///
@@ -166,7 +169,7 @@ impl Call {
     ///
     /// # Errors
     /// If the pod, its node or the container does not exist, or a parameter is wrong.
-    pub fn for_node(&self, query: &Query) -> Result<Option<(Arc<dyn NodeDoor>, PodAsk)>, ApiError> {
+    pub fn for_node(&self, query: &Query) -> Result<Option<Addressed>, ApiError> {
         let is_log = self.target.subresource == "log";
         if !is_log && !query.get("dryRun").is_empty() {
             return Err(ApiError::bad_request("dryRun is not supported"));

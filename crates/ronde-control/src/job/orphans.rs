@@ -4,7 +4,11 @@
 
 use jiff::SignedDuration;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-use kube::ResourceExt as _;
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
 
 use super::{
     is_managed,
@@ -43,10 +47,20 @@ impl Controller for Orphans {
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Option<SignedDuration>, kube::Error> {
         let Some(pod) = ctx.caches.get::<Pod>(key).filter(|pod| is_orphan(&ctx.caches, pod)) else { return Ok(None) };
         if is_really_orphan(ctx, &pod).await? {
-            act::remove_finalizer(ctx, &pod, TRACKING).await?;
+            let_go(ctx, &pod).await?;
         }
         Ok(None)
     }
+}
+
+/// Only the version that was looked at: a pod that a job has adopted since is to be counted.
+async fn let_go(ctx: &Ctx, pod: &Pod) -> Result<(), kube::Error> {
+    let gone = json!([TRACKING]);
+    let meta = json!({"resourceVersion": pod.resource_version(), "$deleteFromPrimitiveList/finalizers": gone});
+    let patch = Patch::Strategic(json!({"metadata": meta}));
+    let pods = act::api::<Pod>(ctx, &pod.namespace().unwrap_or_default());
+    ctx.caches.assume(pods.patch(&pod.name_any(), &PatchParams::default(), &patch).await?);
+    Ok(())
 }
 
 fn is_orphan(caches: &Caches, pod: &Pod) -> bool {

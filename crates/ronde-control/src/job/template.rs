@@ -9,12 +9,14 @@ use k8s_openapi::api::{
 use kube::ResourceExt as _;
 
 use super::policy::{self, Failure};
-use crate::pods::{self, GENERATED_PREFIX_MAX};
+use crate::pods;
 
 /// Keeps a pod until it has been counted.
 pub const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// The index of a pod, as annotation and as label.
 pub const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// A generated name keeps this much of its prefix; the API server adds five letters to it.
+const GENERATED_PREFIX_MAX: usize = 58;
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 const IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";

@@ -203,9 +203,11 @@ async fn patch<K: Owner>(ctx: &Ctx, object: &K, patch: &Value) -> Result<Option<
     }
 }
 
-/// Tells whether an object that was named by its uid is not there any more.
+/// Tells whether an object that was named by its uid is not there any more: there is none, or another one.
 fn is_gone(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404 || status.code == 409)
+    let kube::Error::Api(status) = error else { return false };
+    // Other conflicts are lost races, which say nothing about the object.
+    status.code == 404 || status.code == 409 && status.message.contains("UID in")
 }
 
 /// Tells whether a name is taken already.

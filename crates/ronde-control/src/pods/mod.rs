@@ -22,8 +22,6 @@ use kube::{
 use self::act::Owner;
 use crate::watch::{Caches, Change, Key};
 
-/// A generated name keeps this much of its prefix; the API server adds five letters to it.
-pub const GENERATED_PREFIX_MAX: usize = 58;
 const NAME_MAX: usize = 253;
 
 /// Returns the reference by which an object controls others.

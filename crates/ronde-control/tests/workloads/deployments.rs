@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context as _;
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, ReplicaSet},
@@ -142,12 +141,9 @@ async fn ensure_rolled_out(seed: u64, cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[tokio::test(start_paused = true)]
-async fn rollouts_keep_their_limits_and_end_whatever_dies() -> anyhow::Result<()> {
-    for seed in 0..12 {
-        story(seed).await.with_context(|| format!("seed {seed}"))?;
-    }
-    Ok(())
+/// Each seed is another story.
+mod rollouts_keep_their_limits_and_end_whatever_dies {
+    crate::stories!(seed_0: 0, seed_1: 1, seed_2: 2, seed_3: 3);
 }
 
 #[tokio::test(start_paused = true)]

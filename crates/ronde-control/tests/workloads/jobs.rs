@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::Context as _;
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{Event, Pod},
@@ -74,12 +73,9 @@ async fn story(seed: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[tokio::test(start_paused = true)]
-async fn every_pod_counts_once_whatever_dies() -> anyhow::Result<()> {
-    for seed in 0..12 {
-        story(seed).await.with_context(|| format!("seed {seed}"))?;
-    }
-    Ok(())
+/// Each seed is another story.
+mod every_pod_counts_once_whatever_dies {
+    crate::stories!(seed_0: 0, seed_1: 1, seed_2: 2, seed_3: 3);
 }
 
 /// A cluster with a node on which pods run until they are deleted, and a job.

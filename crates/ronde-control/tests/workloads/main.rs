@@ -4,6 +4,20 @@
 //! in the middle of their writes and started again. At the end the world is as it was asked for, and on the way it
 //! never was what it must not be.
 
+/// Makes a test of each seed, so that they run side by side.
+macro_rules! stories {
+    ($($name:ident: $seed:literal),*) => {
+        $(
+            #[tokio::test(start_paused = true)]
+            async fn $name() -> anyhow::Result<()> {
+                super::story($seed).await
+            }
+        )*
+    };
+}
+
+use stories;
+
 mod chance;
 mod cluster;
 mod deployments;

@@ -207,7 +207,7 @@ impl Open {
 impl Lost {
     /// Counts what of a batch is not in the file.
     fn add(&mut self, batch: &[u8], written: usize, why: io::Error) {
-        let missing = batch[written..].iter().filter(|byte| **byte == b'\n').count() as u64;
+        let missing = batch[written..].split_inclusive(|byte| *byte == b'\n').count() as u64;
         match (mem::take(&mut self.is_reported), written) {
             // The report itself is no line of the container.
             (true, 0) => self.records += missing - 1,

@@ -26,6 +26,8 @@ use super::{
 
 /// What everybody has in `/dev`.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// What of `/proc` container runtimes show without letting it be changed.
+const MACHINE_SETTINGS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 const LINKS: [(&str, &str); 5] = [
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
@@ -64,6 +66,10 @@ pub fn build_and_enter(plan: &Plan<'_>) -> io::Result<()> {
     }
     put_own(plan, root.as_fd())?;
     if plan.read_only {
+        // Afterwards there is no making of mount points any more.
+        for wanted in plan.mounts {
+            find(root.as_fd(), &wanted.target, missing_of(&wanted.source)?)?;
+        }
         make_read_only(&base, plan.layers)?;
     }
     for wanted in plan.mounts {
@@ -199,6 +205,12 @@ fn put_proc(root: BorrowedFd<'_>) -> io::Result<()> {
     if mount("proc", &place, "proc", flags, None).is_err() {
         mount_bind_recursive("/proc", &place).map_err(|error| named(error, "mount", "/proc"))?;
     }
+    // Parts of it are the machine's settings, which root may change without any capability.
+    for part in MACHINE_SETTINGS {
+        let Ok(found) = find(root, part, Missing::Refuse) else { continue };
+        mount_bind(name_of(&found), name_of(&found)).map_err(|error| named(error, "bind", part))?;
+        remount_read_only(&name_of(&find(root, part, Missing::Refuse)?))?;
+    }
     Ok(())
 }
 
@@ -256,14 +268,21 @@ fn put_mount(root: BorrowedFd<'_>, wanted: &Mount) -> io::Result<()> {
         }
         Source::Path { path, inside } => {
             let source = open_source(path, inside.as_deref())?;
-            let missing = if is_folder(&source)? { Missing::Folder } else { Missing::File };
-            let place = find(root, &wanted.target, missing)?;
+            let place = find(root, &wanted.target, missing_of(&wanted.source)?)?;
             mount_bind_recursive(name_of(&source), name_of(&place))?;
             if wanted.read_only {
                 remount_read_only(&name_of(&find(root, &wanted.target, Missing::Refuse)?))?;
             }
             Ok(())
         }
+    }
+}
+
+/// What a source is to be mounted on.
+fn missing_of(source: &Source) -> io::Result<Missing> {
+    match source {
+        Source::Path { path, inside } if !is_folder(&open_source(path, inside.as_deref())?)? => Ok(Missing::File),
+        _ => Ok(Missing::Folder),
     }
 }
 

@@ -174,7 +174,7 @@ impl Wires {
                 if let Some(reports) = self.resize {
                     follow_size(reports, &sizes).await;
                 }
-                std::future::pending().await
+                std::future::pending::<()>().await;
             };
             tokio::select! {
                 ended = &mut running => ended,

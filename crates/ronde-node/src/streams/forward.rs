@@ -2,9 +2,7 @@
 
 use std::{collections::VecDeque, io, time::Duration};
 
-use axum::response::Response;
 use futures::{StreamExt as _, future::join_all, stream::FuturesUnordered};
-use http::HeaderMap;
 use ronde_apiserver::error::ApiError;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, copy_buf},
@@ -17,7 +15,7 @@ use super::{
     drive,
     pipe::{Inlet, Outbox, Outgoing, Outlet, PIECE_BYTES},
     spdy::{self, connection::NewStream},
-    upgrade::{for_ports, refusal},
+    upgrade::Protocol,
     websocket,
 };
 
@@ -38,17 +36,15 @@ pub struct Forward {
 
 impl Forward {
     /// # Errors
-    /// The answer to a client that does not name ports though its protocol needs them.
-    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Response> {
-        let protocol = for_ports(headers)?.protocol;
-        if !matches!(protocol, super::Protocol::Channels(_)) {
-            return Ok(());
-        }
-        let bad = |why: &str| Err(refusal(&ApiError::bad_request(why)));
-        match self.ports.as_slice() {
-            [] => bad("query parameter \"ports\" is required"),
-            ports if ports.contains(&0) => bad("port \"0\" must be > 0"),
-            ports if ports.len() > CHANNEL_PORTS_MAX => bad("too many ports for one connection"),
+    /// If the protocol needs ports to be named, and they are not as it needs them.
+    pub(super) fn check(&self, protocol: Protocol) -> Result<(), ApiError> {
+        match (protocol, self.ports.as_slice()) {
+            (Protocol::Spdy(_) | Protocol::Tunnel, _) => Ok(()),
+            (_, []) => Err(ApiError::bad_request("query parameter \"ports\" is required")),
+            (_, ports) if ports.contains(&0) => Err(ApiError::bad_request("port \"0\" must be > 0")),
+            (_, ports) if ports.len() > CHANNEL_PORTS_MAX => {
+                Err(ApiError::bad_request("too many ports for one connection"))
+            }
             _ => Ok(()),
         }
     }
@@ -134,7 +130,7 @@ struct Half {
 impl Halves {
     /// Accepts a stream, and returns the pair that it completes.
     async fn accept(&mut self, stream: NewStream, outbox: &Outbox) -> Option<Pair> {
-        let Some(new) = Half::new(stream, outbox).await else { return None };
+        let new = Half::new(stream, outbox).await?;
         self.0.retain(|half| half.since.elapsed() < PAIR_TIMEOUT);
         let other = self.0.iter().position(|half| half.request == new.request && half.is_data != new.is_data);
         let Some(other) = other.and_then(|index| self.0.remove(index)) else {
@@ -206,7 +202,7 @@ async fn exchange(stream: impl AsyncRead + AsyncWrite, mut data: Inlet, out: &mu
             let _ = to_pod.shutdown().await;
         }
         // The client has said all; the pod may still answer.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     let mut from_pod = BufReader::with_capacity(PIECE_BYTES, from_pod);
     let download = copy_buf(&mut from_pod, out);

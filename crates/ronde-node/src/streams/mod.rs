@@ -27,12 +27,13 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::upgrade::{Agreed, Protocol, refusal};
+use self::upgrade::{Agreed, Protocol};
 pub use self::{
     command::{Size, Terminal},
     forward::Forward,
     pipe::{Inlet, Outlet},
     status::Ended,
+    upgrade::refusal,
 };
 
 /// Terminals and forwarded ports that may be open at once; each holds up to a few megabytes.
@@ -79,7 +80,8 @@ impl Sessions {
         F: FnOnce(Terminal) -> R + Send + 'static,
         R: Future<Output = Ended> + Send,
     {
-        self.serve(request, upgrade::for_command, move |protocol, line| async move {
+        let agreed = upgrade::for_command(request.headers());
+        self.serve(request, agreed, move |protocol, line| async move {
             match protocol {
                 Protocol::Channels(channels) => command::over_channels(line, channels, options, run).await,
                 Protocol::Spdy(version) => command::over_spdy(line, version, options, run).await,
@@ -95,10 +97,9 @@ impl Sessions {
         R: Future<Output = std::io::Result<S>> + Send,
         S: AsyncRead + AsyncWrite + Send,
     {
-        if let Err(refused) = forward.check(request.headers()) {
-            return refused;
-        }
-        self.serve(request, upgrade::for_ports, move |protocol, line| async move {
+        let agreed = upgrade::for_ports(request.headers());
+        let agreed = agreed.and_then(|agreed| forward.check(agreed.protocol).map(|()| agreed));
+        self.serve(request, agreed, move |protocol, line| async move {
             match protocol {
                 Protocol::Channels(channels) => forward::over_channels(line, channels, &forward, &connect).await,
                 Protocol::Spdy(_) => forward::over_spdy(line, &forward, &connect).await,
@@ -111,14 +112,14 @@ impl Sessions {
     }
 
     /// Answers a request with an upgrade, and uses the connection for what follows.
-    fn serve<F, R>(&self, mut request: Request, agree: Agree, work: F) -> Response
+    fn serve<F, R>(&self, mut request: Request, agreed: Result<Agreed, ApiError>, work: F) -> Response
     where
         F: FnOnce(Protocol, Line<TokioIo<Upgraded>>) -> R + Send + 'static,
         R: Future<Output = ()> + Send,
     {
-        let Agreed { protocol, answer } = match agree(request.headers()) {
+        let Agreed { protocol, answer } = match agreed {
             Ok(agreed) => agreed,
-            Err(refused) => return refused,
+            Err(error) => return refusal(&error),
         };
         // There is none in process, nor in HTTP/2.
         let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>() else {
@@ -139,8 +140,6 @@ impl Sessions {
         answer
     }
 }
-
-type Agree = fn(&http::HeaderMap) -> Result<Agreed, Response>;
 
 /// Runs the two directions of a connection and the work that it is for, to the end of all three.
 async fn drive(

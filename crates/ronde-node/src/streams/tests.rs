@@ -18,7 +18,7 @@ use super::*;
 
 /// A server whose pods run what the test says.
 struct Pods {
-    pods: Api<Pod>,
+    api: Api<Pod>,
     address: SocketAddr,
     stop: CancellationToken,
     sessions: Sessions,
@@ -38,8 +38,8 @@ impl Pods {
         tokio::spawn(axum::serve(listener, router).into_future());
         let mut config = Config::new(format!("http://{address}").parse().expect("an address"));
         config.default_namespace = "default".into();
-        let pods = Api::default_namespaced(Client::try_from(config).expect("a client"));
-        Self { pods, address, stop, sessions }
+        let api = Api::default_namespaced(Client::try_from(config).expect("a client"));
+        Self { api, address, stop, sessions }
     }
 
     async fn end(self) {
@@ -64,7 +64,7 @@ async fn a_command_gets_its_input_and_its_end_is_told() {
     let server =
         Pods::serve(move |sessions, request| sessions.serve_command(request, options(true, false), shout)).await;
     let asked = AttachParams::default().stdin(true).stdout(true).stderr(true);
-    let mut process = server.pods.exec("web", ["shout"], &asked).await.expect("an upgrade");
+    let mut process = server.api.exec("web", ["shout"], &asked).await.expect("an upgrade");
     let mut stdin = process.stdin().expect("input");
     stdin.write_all(b"hello").await.expect("a server");
     stdin.shutdown().await.expect("a server");
@@ -92,7 +92,7 @@ async fn a_window_has_a_size() {
     let server =
         Pods::serve(move |sessions, request| sessions.serve_command(request, options(false, true), tell)).await;
     let asked = AttachParams::default().stdin(true).stdout(true).stderr(false).tty(true);
-    let mut process = server.pods.attach("web", &asked).await.expect("an upgrade");
+    let mut process = server.api.attach("web", &asked).await.expect("an upgrade");
     let mut sizes = process.terminal_size().expect("a terminal");
     sizes.send(TerminalSize { width: 80, height: 24 }).await.expect("a server");
     let mut output = String::new();
@@ -118,7 +118,7 @@ async fn ports_are_forwarded() {
         sessions.serve_port_forward(request, Forward { pod: "web".into(), ports: vec![80, 81] }, echo)
     })
     .await;
-    let mut forwarder = server.pods.portforward("web", &[80, 81]).await.expect("an upgrade");
+    let mut forwarder = server.api.portforward("web", &[80, 81]).await.expect("an upgrade");
     for port in [81, 80] {
         let mut stream = forwarder.take_stream(port).expect("a port");
         stream.write_all(b"hello").await.expect("a server");
@@ -136,7 +136,7 @@ async fn stop_ends_all_sessions() {
     let server =
         Pods::serve(move |sessions, request| sessions.serve_command(request, options(false, false), forever)).await;
     let asked = AttachParams::default().stdout(true).stderr(false);
-    let mut process = server.pods.exec("web", ["sleep"], &asked).await.expect("an upgrade");
+    let mut process = server.api.exec("web", ["sleep"], &asked).await.expect("an upgrade");
     server.end().await;
     let mut output = String::new();
     let _ = process.stdout().expect("output").read_to_string(&mut output).await;

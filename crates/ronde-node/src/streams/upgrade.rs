@@ -8,7 +8,6 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use super::{channels::Channels, status::StatusForm};
 
 const STREAM_PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
-const ACCEPTED_STREAM_PROTOCOL: HeaderName = HeaderName::from_static("x-accepted-stream-protocol-versions");
 const SPDY: &str = "SPDY/3.1";
 const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 
@@ -47,8 +46,8 @@ pub struct Agreed {
 /// Chooses the protocol for a command.
 ///
 /// # Errors
-/// The answer to a client that wants none that we have.
-pub fn for_command(headers: &HeaderMap) -> Result<Agreed, Response> {
+/// If the client wants none that we have.
+pub fn for_command(headers: &HeaderMap) -> Result<Agreed, ApiError> {
     if is_websocket(headers) {
         let found = offered(headers, &header::SEC_WEBSOCKET_PROTOCOL);
         return websocket(headers, &found, |name| Channels::find(name).map(Protocol::Channels));
@@ -60,7 +59,7 @@ pub fn for_command(headers: &HeaderMap) -> Result<Agreed, Response> {
 ///
 /// # Errors
 /// As [`for_command`].
-pub fn for_ports(headers: &HeaderMap) -> Result<Agreed, Response> {
+pub fn for_ports(headers: &HeaderMap) -> Result<Agreed, ApiError> {
     if is_websocket(headers) {
         let found = offered(headers, &header::SEC_WEBSOCKET_PROTOCOL);
         // Ports have no version 5: its clients offer 4 as well.
@@ -82,18 +81,18 @@ fn offered<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Vec<&'a str> {
     values.flat_map(|value| value.split(',')).map(str::trim).filter(|word| !word.is_empty()).collect()
 }
 
-fn websocket(headers: &HeaderMap, names: &[&str], find: impl Fn(&str) -> Option<Protocol>) -> Result<Agreed, Response> {
+fn websocket(headers: &HeaderMap, names: &[&str], find: impl Fn(&str) -> Option<Protocol>) -> Result<Agreed, ApiError> {
     let key = headers.get(header::SEC_WEBSOCKET_KEY);
     let version = headers.get(header::SEC_WEBSOCKET_VERSION);
     let (Some(key), Some(b"13")) = (key, version.map(HeaderValue::as_bytes)) else {
-        return Err(refusal(&ApiError::bad_request("the request is not for a WebSocket of version 13")));
+        return Err(ApiError::bad_request("the request is not for a WebSocket of version 13"));
     };
     // No offer at all means the first version.
     let names = if names.is_empty() { &[""] } else { names };
     let found = names.iter().find_map(|name| find(name).map(|protocol| (*name, protocol)));
     let Some((name, protocol)) = found else {
         let why = format!("requested protocol(s) are not supported: [{}]", names.join(" "));
-        return Err(refusal(&ApiError::bad_request(why)));
+        return Err(ApiError::bad_request(why));
     };
     let mut answer = switching("websocket");
     let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes())).expect("base64 fits into a header");
@@ -105,25 +104,19 @@ fn websocket(headers: &HeaderMap, names: &[&str], find: impl Fn(&str) -> Option<
     Ok(Agreed { protocol, answer })
 }
 
-fn spdy(headers: &HeaderMap, versions: &[(&'static str, Spdy)]) -> Result<Agreed, Response> {
+fn spdy(headers: &HeaderMap, versions: &[(&'static str, Spdy)]) -> Result<Agreed, ApiError> {
     if !offered(headers, &header::UPGRADE).iter().any(|name| name.eq_ignore_ascii_case(SPDY)) {
-        return Err(refusal(&ApiError::bad_request(
-            "unable to upgrade: neither a WebSocket nor SPDY/3.1 is asked for",
-        )));
+        return Err(ApiError::bad_request("unable to upgrade: neither a WebSocket nor SPDY/3.1 is asked for"));
     }
     let names = offered(headers, &STREAM_PROTOCOL);
     if names.is_empty() {
-        return Err(refusal(&ApiError::bad_request("unable to upgrade: X-Stream-Protocol-Version is required")));
+        return Err(ApiError::bad_request("unable to upgrade: X-Stream-Protocol-Version is required"));
     }
     let Some((name, spdy)) = names.iter().find_map(|name| versions.iter().find(|(known, _)| known == name)) else {
         let known: Vec<&str> = versions.iter().map(|(name, _)| *name).collect();
         let (theirs, ours) = (names.join(" "), known.join(" "));
         let why = format!("unable to negotiate protocol: client supports [{theirs}], server accepts [{ours}]");
-        let mut answer = refusal(&ApiError::new(403, "Forbidden", format!("unable to upgrade: {why}")));
-        for name in known {
-            answer.headers_mut().append(ACCEPTED_STREAM_PROTOCOL, HeaderValue::from_static(name));
-        }
-        return Err(answer);
+        return Err(ApiError::new(403, "Forbidden", format!("unable to upgrade: {why}")));
     };
     let mut answer = switching(SPDY);
     answer.headers_mut().insert(STREAM_PROTOCOL, HeaderValue::from_static(name));
@@ -150,7 +143,7 @@ pub fn refusal(error: &ApiError) -> Response {
 mod tests {
     use super::*;
 
-    type Choose = fn(&HeaderMap) -> Result<Agreed, Response>;
+    type Choose = fn(&HeaderMap) -> Result<Agreed, ApiError>;
 
     fn ask(choose: Choose, pairs: &[(&'static str, &str)]) -> Result<(Protocol, HeaderMap), u16> {
         let mut headers = HeaderMap::new();
@@ -159,7 +152,7 @@ mod tests {
         }
         match choose(&headers) {
             Ok(agreed) => Ok((agreed.protocol, agreed.answer.headers().clone())),
-            Err(answer) => Err(answer.status().as_u16()),
+            Err(error) => Err(error.code),
         }
     }
 

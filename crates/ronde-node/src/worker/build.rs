@@ -249,3 +249,6 @@ pub fn whole(quantity: &Quantity) -> Option<u64> {
 pub fn milli(quantity: &Quantity) -> Option<u64> {
     u64::try_from(ronde_apiserver::quantity::Quantity::parse(&quantity.0).ok()?.milli()).ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,8 +64,9 @@ impl Worker {
     pub(super) fn take_note(&mut self, note: Note) {
         match note {
             Note::Hook { container, attempt, failed } => {
+                // What the hook said may be a secret: the event that follows does not repeat it.
                 if let Some(why) = &failed {
-                    self.event(Severity::Warning, &container, "FailedPostStartHook", why.clone());
+                    tracing::debug!(pod = self.name(), container, why, "a hook failed");
                 }
                 if let Some(notes) = self.notes.get_mut(&container).filter(|notes| notes.attempt == attempt) {
                     notes.hook = Some(if failed.is_some() { HookState::Failed } else { HookState::Done });
@@ -219,7 +220,7 @@ fn published(pod: &Pod, name: &str) -> Option<Health> {
 fn last_lines(log: &str) -> String {
     let texts: Vec<&str> = log.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap_or_default()).collect();
     let from = texts.len().saturating_sub(LOG_LINES);
-    let text = texts[from..].join("\n");
+    let text: String = texts[from..].iter().flat_map(|line| [*line, "\n"]).collect();
     let start = text.len().saturating_sub(LOG_BYTES_MAX);
     text[text.ceil_char_boundary(start)..].to_owned()
 }

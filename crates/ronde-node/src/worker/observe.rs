@@ -121,3 +121,95 @@ fn reason(end: &End) -> &'static str {
         _ => "Error",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use jiff::Timestamp;
+
+    use super::{Notes, containers};
+    use crate::{
+        lifecycle::RunState,
+        supervisor::record::{End, Record},
+    };
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn asked(attempt: u32, second: i64) -> Record {
+        Record::new(attempt, at(second))
+    }
+
+    fn running(attempt: u32, second: i64) -> Record {
+        Record { started_at: Some(at(second)), pid: Some(7), ..asked(attempt, second) }
+    }
+
+    fn ended(attempt: u32, second: i64, code: i32) -> Record {
+        let end = End { at: at(second + 1), code, signal: None, out_of_memory: false, failed: None, lost: false };
+        Record { end: Some(end), ..running(attempt, second) }
+    }
+
+    fn check(what: &str, records: Vec<Record>, notes: Option<Notes>, expected: &str) {
+        let records = BTreeMap::from([("c".to_owned(), records)]);
+        let notes = notes.map(|notes| ("c".to_owned(), notes)).into_iter().collect();
+        let seen = containers("uid", &records, &notes, Some(at(100)));
+        let shown = seen.get("c").map_or_else(
+            || "nothing".to_owned(),
+            |seen| {
+                let state = match &seen.state {
+                    RunState::Blocked { reason, .. } => format!("waits: {reason}"),
+                    RunState::Running(run) => format!("runs since {}", run.started_at.as_second()),
+                    RunState::Exited(exit) => format!("ended {} {}", exit.code, exit.reason),
+                };
+                let before = seen.previous.as_ref().map_or("first".to_owned(), |exit| format!("before {}", exit.code));
+                let when = if seen.current { "now" } else { "earlier" };
+                format!("#{} {state}, {before}, {} crashes, {when}", seen.attempt, seen.crashes)
+            },
+        );
+        assert_eq!(shown, expected, "{what}");
+    }
+
+    #[test]
+    fn records_and_notes_make_one_picture() {
+        let blocked = |attempt| Notes {
+            attempt,
+            blocked: Some(("CreateContainerConfigError".to_owned(), "no".to_owned(), at(150))),
+            ..Notes::default()
+        };
+        check("no record", vec![], None, "nothing");
+        check("ordered", vec![asked(0, 120)], None, "#0 waits: ContainerCreating, first, 0 crashes, now");
+        check("running", vec![running(0, 120)], None, "#0 runs since 120, first, 0 crashes, now");
+        check("ended", vec![ended(0, 120, 3)], None, "#0 ended 3 Error, first, 1 crashes, now");
+        check("ended well", vec![ended(0, 120, 0)], None, "#0 ended 0 Completed, first, 1 crashes, now");
+        check("again", vec![ended(0, 120, 3), running(1, 130)], None, "#1 runs since 130, before 3, 1 crashes, now");
+        check("before this sandbox", vec![ended(0, 50, 0)], None, "#0 ended 0 Completed, first, 1 crashes, earlier");
+        let waits = "#0 waits: CreateContainerConfigError, first, 0 crashes, now";
+        check("cannot be started", vec![], Some(blocked(0)), waits);
+        let waits = "#1 waits: CreateContainerConfigError, before 3, 1 crashes, now";
+        check("cannot be started again", vec![ended(0, 120, 3)], Some(blocked(1)), waits);
+        check(
+            "could not, but has",
+            vec![running(1, 160)],
+            Some(blocked(1)),
+            "#1 runs since 160, first, 0 crashes, now",
+        );
+    }
+
+    #[test]
+    fn the_reason_of_an_end_is_told_as_users_know_it() {
+        let with = |change: fn(&mut End)| {
+            let mut record = ended(0, 120, 137);
+            change(record.end.as_mut().unwrap());
+            record
+        };
+        check("killed", vec![with(|_| {})], None, "#0 ended 137 Error, first, 1 crashes, now");
+        let killed = "#0 ended 137 OOMKilled, first, 1 crashes, now";
+        check("out of memory", vec![with(|end| end.out_of_memory = true)], None, killed);
+        let lost = "#0 ended 137 ContainerStatusUnknown, first, 1 crashes, now";
+        check("lost", vec![with(|end| end.lost = true)], None, lost);
+        let failed = "#0 ended 137 StartError, first, 1 crashes, now";
+        check("never ran", vec![with(|end| end.failed = Some("no such file".to_owned()))], None, failed);
+    }
+}

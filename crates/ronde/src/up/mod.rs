@@ -118,8 +118,7 @@ pub fn run(args: &UpArgs, context: &Context) -> Outcome {
     let access = access(&server, &plan);
     let added = publish(&mut plan, &server, &access)?;
     let serving = runtime.spawn(server.serve(stop.clone()));
-    announce(args, context, &plan, &added, begun.elapsed());
-    cluster.announce(context.printer);
+    announce(args, context, &plan, &added, (&cluster, begun.elapsed()));
     if args.detached && detach::report_ready(&plan.data_dir.log_file()).is_err() {
         // Whoever waited for us gave up.
         stop.cancel();
@@ -195,7 +194,7 @@ fn publish(plan: &mut Plan, server: &Server, access: &Access) -> Result<Added, B
     Ok(kubeconfig::add(&plan.kubeconfig, plan.data_dir.path(), access, is_running(plan.data_dir.path()))?)
 }
 
-fn announce(args: &UpArgs, context: &Context, plan: &Plan, added: &Added, took: Duration) {
+fn announce(args: &UpArgs, context: &Context, plan: &Plan, added: &Added, (cluster, took): (&node::Cluster, Duration)) {
     let printer = context.printer;
     let endpoint = plan.about.endpoint.map(|endpoint| format!(" on https://{endpoint}")).unwrap_or_default();
     printer.say(format_args!("ronde is ready{endpoint} after {:.2} s", took.as_secs_f64()));
@@ -206,8 +205,10 @@ fn announce(args: &UpArgs, context: &Context, plan: &Plan, added: &Added, took: 
     if let Some(mode) = added.tightened_from {
         printer.say(format_args!("  note      {file} now holds a token: its mode went from {mode:03o} to 600"));
     }
+    cluster.announce(printer);
     let stop = if args.detached { stop_command(args) } else { "Ctrl-C".to_owned() };
-    printer.say(format_args!("  try       kubectl get namespaces   (or: ronde get namespaces)"));
+    let what = if args.node.nodes == 0 { "namespaces" } else { "nodes" };
+    printer.say(format_args!("  try       kubectl get {what}   (or: ronde get {what})"));
     printer.say(format_args!("  stop      {stop}"));
 }
 

@@ -60,8 +60,8 @@ impl Deeds {
             8 => ("jobs deleted", self.delete_job(instance, dice).await),
             9 => ("scalings", self.scale_crowd(instance, dice).await),
             10 => ("scalings", self.scale_row(instance, dice).await),
-            11..=13 => ("supervisors killed", kill_one(&instance.supervisors(), "a supervisor", dice)),
-            14..=16 => ("processes killed", kill_one(&instance.container_processes(), "a process of a pod", dice)),
+            11..=13 => ("supervisors killed", kill_one(&instance.supervisors(), "supervisor", dice)),
+            14..=16 => ("processes killed", kill_one(&instance.container_processes(), "process of a pod", dice)),
             17..=18 => ("daemons killed", kill_daemon(instance).await),
             _ => ("daemons killed", stumble(instance, dice).await),
         };
@@ -137,7 +137,7 @@ impl Deeds {
 fn kill_one(pids: &[u32], what: &str, dice: &mut Dice) -> String {
     let Some(pid) = dice.pick(pids) else { return format!("no {what} to kill") };
     kill(*pid);
-    format!("kill {what}, {pid}")
+    format!("kill a {what}: {pid}")
 }
 
 async fn kill_daemon(instance: &mut Instance) -> String {

@@ -20,15 +20,15 @@ use crate::{
 /// Pods restart within a second or two; a machine under load gets many times that.
 const LIMIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
+/// Looks in a row that must find nothing wrong: one could fall between two changes.
+const LOOKS: u32 = 10;
 
 /// Waits until nothing contradicts the API; pods that back off are deleted, so that their owners replace them.
 pub async fn wait_for_peace(instance: &Instance, deeds: &Deeds) {
-    let begun = now();
-    loop {
+    let (begun, mut good) = (now(), 0);
+    while good < LOOKS {
         let wrong = contradictions(instance, deeds).await;
-        if wrong.is_empty() {
-            return;
-        }
+        good = if wrong.is_empty() { good + 1 } else { 0 };
         assert!(begun.elapsed() < LIMIT, "no peace after {} s:\n  {}", LIMIT.as_secs(), wrong.join("\n  "));
         tokio::time::sleep(PAUSE).await;
     }

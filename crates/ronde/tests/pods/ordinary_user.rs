@@ -31,7 +31,10 @@ fn an_ordinary_user_has_pods_that_find_each_other() {
     home.succeed("kubectl wait --for=condition=Ready pod/server --timeout 20s");
     home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Succeeded pod/client --timeout 20s");
     assert_eq!(home.succeed("kubectl logs client"), "server\n");
-    assert_eq!(home.succeed("kubectl exec server -- sh -c 'id -u; touch /usr/of-a-pod && echo written'"), "0\nwritten\n");
+    assert_eq!(
+        home.succeed("kubectl exec server -- sh -c 'id -u; touch /usr/of-a-pod && echo written'"),
+        "0\nwritten\n"
+    );
     assert!(!fs::exists("/usr/of-a-pod").unwrap(), "nothing reaches the machine");
     user.ronde("down --quiet");
     assert_eq!(home.run("pgrep -cf 'http.server 18080$'").stdout, b"0\n", "nothing runs");

@@ -77,7 +77,8 @@ fn pods_do_not_notice_that_ronde_ends_or_is_killed() {
         home.succeed("kubectl wait --for=condition=Ready pod/counter --timeout 20s");
     }
     home.succeed("kubectl delete pod counter --grace-period 1");
-    assert!(!pod_folder(&cluster, before.split(' ').next().unwrap()).exists(), "the pod's folder is gone");
+    let folder = pod_folder(&cluster, before.split(' ').next().unwrap());
+    wait_until("the pod's folder is gone", LIMIT, || (!folder.exists()).then_some(()));
 }
 
 /// What ends while nobody looks is known all the same.

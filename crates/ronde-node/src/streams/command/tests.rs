@@ -76,7 +76,7 @@ async fn a_command_runs_over_every_version_of_channels() {
             socket.send(close).await.expect("a server");
             read_all(&mut socket, channels).await
         };
-        let (_, [_, stdout, stderr, error]) = tokio::join!(over_channels(line(near), channels, all(), cat), talk);
+        let ((), [_, stdout, stderr, error]) = tokio::join!(over_channels(line(near), channels, all(), cat), talk);
         if channels.can_close {
             assert_eq!((stdout.as_str(), stderr.as_str()), ("hello world", "done\n"), "{name}");
             assert!(error.contains("\"message\":\"3\""), "{name}: {error}");
@@ -98,7 +98,7 @@ async fn a_command_runs_over_spdy() {
         player.read_until(|_| false).await;
         player
     };
-    let (_, player) = tokio::join!(over_spdy(line(near), V4, all(), cat), talk);
+    let ((), player) = tokio::join!(over_spdy(line(near), V4, all(), cat), talk);
     assert_eq!((player.text(5).as_str(), player.text(9).as_str()), ("hello", "done\n"));
     assert!(player.text(1).contains("NonZeroExitCode"), "{}", player.text(1));
     assert!(player.closed.is_superset(&[1, 5, 9].into()), "every stream is ended: {:?}", player.closed);
@@ -118,7 +118,7 @@ async fn a_window_has_a_size() {
         }
         read_all(&mut socket, v5).await
     };
-    let (_, [_, stdout, ..]) = tokio::join!(over_channels(line(near), v5, options, tell_size), talk);
+    let ((), [_, stdout, ..]) = tokio::join!(over_channels(line(near), v5, options, tell_size), talk);
     assert_eq!(stdout, "80x24");
 
     let (near, far) = duplex(BUFFER);

@@ -54,7 +54,7 @@ async fn connections_are_independent_of_each_other() {
         player
     };
     let forward = forward(&[]);
-    let (_, player) = tokio::join!(over_spdy(line(near), &forward, &connect), async { talk.await.texts() });
+    let ((), player) = tokio::join!(over_spdy(line(near), &forward, &connect), async { talk.await.texts() });
     assert_eq!(player, ["first", "second", "", "error forwarding port 9 to pod web: connection refused"]);
 }
 
@@ -81,7 +81,7 @@ async fn a_large_transfer_goes_through_whole() {
         player.received.remove(&3)
     };
     let forward = forward(&[]);
-    let (_, found) = tokio::join!(over_spdy(line(near), &forward, &connect), talk);
+    let ((), found) = tokio::join!(over_spdy(line(near), &forward, &connect), talk);
     assert!(found == Some(data));
 }
 
@@ -99,7 +99,7 @@ async fn streams_that_make_no_sense_are_refused() {
         player.refused
     };
     let forward = forward(&[]);
-    let (_, refused) = tokio::join!(over_spdy(line(near), &forward, &connect), talk);
+    let ((), refused) = tokio::join!(over_spdy(line(near), &forward, &connect), talk);
     assert_eq!(refused, [1, 2, 3, 5].into());
 }
 
@@ -138,29 +138,21 @@ async fn channels_carry_one_connection_for_each_port() {
         found
     };
     let forward = forward(&[9, 7]);
-    let (_, found) = tokio::join!(over_channels(line(near), channels, &forward, &connect), talk);
+    let ((), found) = tokio::join!(over_channels(line(near), channels, &forward, &connect), talk);
     let error = b"\x09\0error forwarding port 9 to pod web: connection refused";
     assert_eq!(found, [b"\x09\0".to_vec(), error.to_vec(), b"\x07\0hello".to_vec(), b"\x07\0".to_vec()]);
 }
 
 #[test]
 fn ports_must_be_named_for_channels() {
-    let check = |name: &str, ports: &[u16], protocol: &'static str, expected: Option<u16>| {
-        let mut headers = HeaderMap::new();
-        for (name, value) in [
-            ("upgrade", "websocket"),
-            ("sec-websocket-version", "13"),
-            ("sec-websocket-key", "x"),
-            ("sec-websocket-protocol", protocol),
-        ] {
-            headers.insert(name, http::HeaderValue::from_static(value));
-        }
-        let refused = forward(ports).check(&headers).err().map(|answer| answer.status().as_u16());
-        assert_eq!(refused, expected, "{name}");
+    let check = |name: &str, ports: &[u16], protocol: Protocol, expected: Result<(), &str>| {
+        let found = forward(ports).check(protocol).map_err(|error| error.message);
+        assert_eq!(found, expected.map_err(str::to_owned), "{name}");
     };
-    check("none", &[], "v4.channel.k8s.io", Some(400));
-    check("one", &[80], "v4.channel.k8s.io", None);
-    check("none at all", &[0], "v4.channel.k8s.io", Some(400));
-    check("too many", &(1..200).collect::<Vec<_>>(), "v4.channel.k8s.io", Some(400));
-    check("named later", &[], "SPDY/3.1+portforward.k8s.io", None);
+    let channels = Protocol::Channels(Channels::find("v4.channel.k8s.io").expect("a known name"));
+    check("none", &[], channels, Err("query parameter \"ports\" is required"));
+    check("one", &[80], channels, Ok(()));
+    check("one that is none", &[0], channels, Err("port \"0\" must be > 0"));
+    check("too many", &(1..200).collect::<Vec<_>>(), channels, Err("too many ports for one connection"));
+    check("named later", &[], Protocol::Tunnel, Ok(()));
 }

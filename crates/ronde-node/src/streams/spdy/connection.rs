@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{
     Headers,
-    frame::{Decoder, Encoder, Frame},
+    frame::{Decoder, Encoder, Frame, go_away},
 };
 use crate::streams::pipe::{Inlet, Outbox, Outgoing, deliver, inlet, outbox};
 
@@ -132,23 +132,17 @@ impl<Io: AsyncWrite> Writer<Io> {
         let mut buffer = BytesMut::with_capacity(BUFFER_BYTES);
         let mut last = 0;
         while let Some(outgoing) = self.outgoing.recv().await {
-            match outgoing {
-                Outgoing::Accept(stream) => {
-                    last = stream;
-                    encoder.accept(stream, &mut buffer);
-                }
-                Outgoing::Reset(stream) => encoder.reset(stream, &mut buffer),
-                Outgoing::Data(stream, data) => encoder.data(stream, &data, &mut buffer),
-                Outgoing::Close(stream) => encoder.close(stream, &mut buffer),
-                Outgoing::Pong(id) => encoder.pong(id, &mut buffer),
+            if let Outgoing::Accept(stream) = outgoing {
+                last = stream;
             }
+            encoder.encode(&outgoing, &mut buffer);
             if self.outgoing.is_empty() || buffer.len() >= BUFFER_BYTES {
                 self.io.write_all(&buffer).await?;
                 self.io.flush().await?;
                 buffer.clear();
             }
         }
-        encoder.go_away(last, &mut buffer);
+        go_away(last, &mut buffer);
         self.io.write_all(&buffer).await?;
         self.io.shutdown().await
     }

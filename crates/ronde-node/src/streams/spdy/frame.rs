@@ -8,6 +8,7 @@ use super::{
     ProtocolError,
     headers::{Headers, Packer, Unpacker},
 };
+use crate::streams::pipe::Outgoing;
 
 /// A control frame of a client is a few hundred bytes.
 const CONTROL_BYTES_MAX: usize = 64 << 10;
@@ -176,40 +177,41 @@ impl Encoder {
         out.put_slice(&packed);
     }
 
-    pub fn accept(&mut self, stream: u32, out: &mut BytesMut) {
-        let headers = self.packer.pack(&Headers::new());
-        control(SYN_REPLY, 4 + headers.len(), out);
-        out.put_u32(stream);
-        out.put_slice(&headers);
+    pub fn encode(&mut self, outgoing: &Outgoing, out: &mut BytesMut) {
+        match outgoing {
+            Outgoing::Accept(stream) => {
+                let headers = self.packer.pack(&Headers::new());
+                control(SYN_REPLY, 4 + headers.len(), out);
+                out.put_u32(*stream);
+                out.put_slice(&headers);
+            }
+            Outgoing::Reset(stream) => {
+                control(RST_STREAM, 8, out);
+                out.put_u32(*stream);
+                out.put_u32(REFUSED_STREAM);
+            }
+            Outgoing::Data(stream, data) => {
+                out.put_u32(stream & STREAM_MASK);
+                out.put_u32(flags_and_length(0, data.len()));
+                out.put_slice(data);
+            }
+            Outgoing::Close(stream) => {
+                out.put_u32(stream & STREAM_MASK);
+                out.put_u32(flags_and_length(FIN, 0));
+            }
+            Outgoing::Pong(id) => {
+                control(PING, 4, out);
+                out.put_u32(*id);
+            }
+        }
     }
+}
 
-    pub fn reset(&mut self, stream: u32, out: &mut BytesMut) {
-        control(RST_STREAM, 8, out);
-        out.put_u32(stream);
-        out.put_u32(REFUSED_STREAM);
-    }
-
-    pub fn data(&mut self, stream: u32, data: &[u8], out: &mut BytesMut) {
-        out.put_u32(stream & STREAM_MASK);
-        out.put_u32(flags_and_length(0, data.len()));
-        out.put_slice(data);
-    }
-
-    pub fn close(&mut self, stream: u32, out: &mut BytesMut) {
-        out.put_u32(stream & STREAM_MASK);
-        out.put_u32(flags_and_length(FIN, 0));
-    }
-
-    pub fn pong(&mut self, id: u32, out: &mut BytesMut) {
-        control(PING, 4, out);
-        out.put_u32(id);
-    }
-
-    pub fn go_away(&mut self, last_stream: u32, out: &mut BytesMut) {
-        control(GO_AWAY, 8, out);
-        out.put_u32(last_stream);
-        out.put_u32(0);
-    }
+/// Appends the frame that says that no streams after this one will be looked at.
+pub fn go_away(last_stream: u32, out: &mut BytesMut) {
+    control(GO_AWAY, 8, out);
+    out.put_u32(last_stream);
+    out.put_u32(0);
 }
 
 fn control(kind: u16, length: usize, out: &mut BytesMut) {

@@ -9,6 +9,7 @@ use super::{
     Headers,
     frame::{Decoder, Encoder, Frame},
 };
+use crate::streams::pipe::Outgoing;
 
 /// The client's end of a connection.
 pub struct Player {
@@ -38,15 +39,19 @@ impl Player {
     }
 
     pub async fn data(&mut self, stream: u32, data: &[u8]) {
-        self.send(|encoder, out| encoder.data(stream, data, out)).await;
+        self.say(Outgoing::Data(stream, data.to_vec().into())).await;
     }
 
     pub async fn close(&mut self, stream: u32) {
-        self.send(|encoder, out| encoder.close(stream, out)).await;
+        self.say(Outgoing::Close(stream)).await;
     }
 
     pub async fn ping(&mut self, id: u32) {
-        self.send(|encoder, out| encoder.pong(id, out)).await;
+        self.say(Outgoing::Pong(id)).await;
+    }
+
+    async fn say(&mut self, outgoing: Outgoing) {
+        self.send(|encoder, out| encoder.encode(&outgoing, out)).await;
     }
 
     async fn send(&mut self, encode: impl FnOnce(&mut Encoder, &mut BytesMut)) {

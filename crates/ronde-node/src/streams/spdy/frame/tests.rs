@@ -33,14 +33,14 @@ fn a_conversation_is_understood_however_it_is_cut() {
     let error = headers(&[("streamtype", "error"), ("port", "80"), ("requestid", "0")]);
     let data = headers(&[("streamtype", "data"), ("port", "80"), ("requestid", "0")]);
     encoder.open(1, &error, true, &mut bytes);
-    encoder.pong(7, &mut bytes);
+    encoder.encode(&Outgoing::Pong(7), &mut bytes);
     encoder.open(3, &data, false, &mut bytes);
-    encoder.data(3, b"hello", &mut bytes);
-    encoder.data(3, b"", &mut bytes);
-    encoder.data(3, b" world", &mut bytes);
-    encoder.close(3, &mut bytes);
-    encoder.reset(1, &mut bytes);
-    encoder.go_away(3, &mut bytes);
+    encoder.encode(&Outgoing::Data(3, Bytes::from_static(b"hello")), &mut bytes);
+    encoder.encode(&Outgoing::Data(3, Bytes::from_static(b"")), &mut bytes);
+    encoder.encode(&Outgoing::Data(3, Bytes::from_static(b" world")), &mut bytes);
+    encoder.encode(&Outgoing::Close(3), &mut bytes);
+    encoder.encode(&Outgoing::Reset(1), &mut bytes);
+    go_away(3, &mut bytes);
     let expected = vec![
         Frame::Open { stream: 1, headers: error },
         Frame::Close { stream: 1 },
@@ -69,7 +69,7 @@ fn the_last_data_frame_may_close_its_stream() {
 fn replies_keep_the_headers_readable() {
     // A reply packs headers too: were it not unpacked, those of the next frame would be garbage.
     let (mut encoder, mut bytes) = (Encoder::new(), BytesMut::new());
-    encoder.accept(1, &mut bytes);
+    encoder.encode(&Outgoing::Accept(1), &mut bytes);
     let fields = headers(&[("streamtype", "stdin")]);
     encoder.open(3, &fields, false, &mut bytes);
     assert_eq!(decode_all(&bytes, 3), Ok(vec![Frame::Open { stream: 3, headers: fields }]));
@@ -104,7 +104,9 @@ proptest! {
         cut in 1_usize..400,
     ) {
         let (mut encoder, mut bytes) = (Encoder::new(), BytesMut::new());
-        pieces.iter().for_each(|(stream, data)| encoder.data(*stream, data, &mut bytes));
+        for (stream, data) in &pieces {
+            encoder.encode(&Outgoing::Data(*stream, data.clone().into()), &mut bytes);
+        }
         let mut found: Vec<(u32, Vec<u8>)> = Vec::new();
         for frame in decode_all(&bytes, cut).expect("frames") {
             let Frame::Data { stream, data } = frame else { panic!("{frame:?}") };
