@@ -58,7 +58,8 @@ async fn story(seed: u64) -> anyhow::Result<()> {
         let starting = pods.iter().filter(|pod| is_active(pod) && !is_ready(pod)).count();
         let stopping = pods.iter().filter(|pod| !is_active(pod)).count();
         assert!(!is_ordered || starting <= 1, "seed {seed}: {starting} pods start at once");
-        assert!(!is_ordered || stopping <= 1, "seed {seed}: {stopping} pods stop at once");
+        // One for an update and, if the set shrinks meanwhile, the last one, as in Kubernetes.
+        assert!(!is_ordered || stopping <= 2, "seed {seed}: {stopping} pods stop at once");
     };
     let node = node::start(&cluster.client, &cluster.clock, seed, Habits::default(), Box::new(check)).await?;
     for _ in 0..chance.between(3, 6) {

@@ -20,6 +20,8 @@ use tempfile::TempDir;
 /// A start takes a fraction of a second; a machine under load gets a hundred times that.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
+const LOG_LINES: usize = 40;
+
 pub struct Instance {
     folder: TempDir,
     pub client: Client,
@@ -72,6 +74,13 @@ impl Instance {
         std::thread::sleep(after);
         let _ = child.kill();
         child.wait().unwrap();
+    }
+
+    /// The last lines of the daemon's log, for the report of a failure.
+    pub fn log_tail(&self) -> String {
+        let log = fs::read_to_string(self.data_dir().join("ronde.log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }
 
     pub fn pods(&self) -> Vec<PodFolder> {
