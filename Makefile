@@ -9,8 +9,10 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 LOCKED ?=
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 60
+# Seconds of chaos.
+SOAK_SECONDS ?= 300
 
-.PHONY: help preflight build demo check lint test e2e-tools conformance bench-apiserver fuzz generate clean
+.PHONY: help preflight build demo check lint test e2e-tools conformance bench-apiserver bench-node soak fuzz generate clean
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -22,7 +24,7 @@ preflight: ## Name what this machine lacks, with the command that installs it
 build: preflight ## Build the ronde command
 	cargo build $(LOCKED) -p ronde
 
-demo: build ## See it work: start, apply, watch, kill -9, start again, stop
+demo: build ## See it work: pods that find each other by name, their logs, kill -9, recovery
 	@examples/demo.sh "$$(tools/target-dir.sh)/debug/ronde"
 
 check: preflight ## The quick round: format, lints, unit tests
@@ -50,6 +52,15 @@ bench-apiserver: preflight ## Measure the API server beside kube-apiserver with 
 	cargo build $(LOCKED) --release -p ronde -p ronde-bench
 	@release="$$(tools/target-dir.sh)/release"; \
 	"$$release/ronde-bench" apiserver --ronde "$$release/ronde" --kubernetes e2e/kubernetes.sh
+
+bench-node: preflight ## Measure pods: start, end, memory, exec, logs
+	cargo build $(LOCKED) --release -p ronde -p ronde-bench
+	@release="$$(tools/target-dir.sh)/release"; \
+	"$$release/ronde-bench" node --ronde "$$release/ronde"
+
+soak: preflight ## Kill everything again and again for SOAK_SECONDS, from a new seed
+	RONDE_CHAOS_SECONDS=$(SOAK_SECONDS) RONDE_CHAOS_SEED=$${RONDE_CHAOS_SEED:-$$RANDOM} \
+	cargo test $(LOCKED) -p ronde --test chaos -- --nocapture
 
 fuzz: preflight ## Fuzz the decoders for FUZZ_SECONDS each
 	@tools/fuzz.sh "$(FUZZ_SECONDS)"

@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result; the rest is progress")]
 
 mod apiserver;
+mod node;
 
 use std::path::PathBuf;
 
@@ -30,11 +31,18 @@ enum What {
         #[arg(long, default_value_t = 3)]
         rounds: usize,
     },
+    /// The node: starts, ends, memory, exec and logs of pods.
+    Node {
+        /// The ronde program to measure.
+        #[arg(long)]
+        ronde: PathBuf,
+    },
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     match Args::parse().what {
         What::Apiserver { ronde, kubernetes, rounds } => apiserver::run(&ronde, &kubernetes, rounds).await,
+        What::Node { ronde } => node::run(&ronde).await,
     }
 }

@@ -20,6 +20,8 @@ static TOKEN_VOLUME: LazyLock<Regex> = LazyLock::new(|| regex(r"kube-api-access-
 static VERSION_IN_TEXT: LazyLock<Regex> =
     LazyLock::new(|| regex(r#"(?i)(resource ?version[a-z \\":(]*|current: )\d{2,}"#));
 static AGE: LazyLock<Regex> = LazyLock::new(|| regex(r"^(\d+[smhdy]){1,2}( ago)?$"));
+/// As in `3 (5m ago)`, the restarts of a pod.
+static AGO: LazyLock<Regex> = LazyLock::new(|| regex(r"\((\d+[smhdy]){1,2} ago\)$"));
 
 /// The symbols of one run.
 pub struct Normaliser {
@@ -152,6 +154,7 @@ impl Normaliser {
         for cell in cells {
             match cell {
                 Value::String(text) if AGE.is_match(text) => *text = "<age>".into(),
+                Value::String(text) if AGO.is_match(text) => *text = AGO.replace(text, "(<age> ago)").into_owned(),
                 other => self.value(other),
             }
         }

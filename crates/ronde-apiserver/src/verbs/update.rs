@@ -82,7 +82,7 @@ impl Call {
             let current = self.find()?;
             let old = self.resource.show(&current);
             let Next { mut value, mut warnings, origin } = next(&old)?;
-            let conditional = self.check_version(&value, &current)?;
+            self.check_version(&value, &current)?;
             if matches!(origin, Origin::Client | Origin::Loop) {
                 self.track(Some(&old), &mut value);
             }
@@ -92,7 +92,8 @@ impl Call {
             }
             apply::keep_times_if_unchanged(&old, &mut value);
             match self.finish(value, &old, &current).await {
-                Err(error) if is_race(&error) && !conditional && tries < TRIES_MAX => {}
+                // Who named a version hears of the conflict in the next round.
+                Err(error) if is_race(&error) && tries < TRIES_MAX => {}
                 Err(error) => return Err(error),
                 Ok(shown) => return Ok(Done { outcome: Outcome::Updated(shown), warnings }),
             }
@@ -144,18 +145,18 @@ impl Call {
         self.store(value, Some(current)).await
     }
 
-    /// Checks the version that the client saw; returns whether it named one.
-    fn check_version(&self, value: &Value, current: &Object) -> Result<bool, ApiError> {
+    /// Checks the version that the client saw, if it named one.
+    fn check_version(&self, value: &Value, current: &Object) -> Result<(), ApiError> {
         let version = meta::text(value, "resourceVersion");
         if version.is_empty() && !self.allows_unconditional() {
             let missing = FieldError::invalid("metadata.resourceVersion", 0.into(), "must be specified for an update");
             return Err(ApiError::invalid(self.subject(), &[missing]));
         }
         if version.is_empty() {
-            return Ok(false);
+            return Ok(());
         }
         match version.parse::<Revision>() {
-            Ok(version) if version == current.revision => Ok(true),
+            Ok(version) if version == current.revision => Ok(()),
             Ok(_) => Err(ApiError::conflict(self.subject(), MODIFIED)),
             Err(_) => Err(ApiError::new(500, "", format!("strconv.ParseUint: parsing {version:?}: invalid syntax"))),
         }

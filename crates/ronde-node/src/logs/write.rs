@@ -5,13 +5,14 @@
 //! counted, and the log says so as soon as it can be written again.
 
 use std::{
+    fs::File,
     io::{self, Write as _},
     mem,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
-use fs_err::{File, OpenOptions, os::unix::fs::OpenOptionsExt as _};
+use fs_err::{OpenOptions, os::unix::fs::OpenOptionsExt as _};
 use jiff::Timestamp;
 
 use super::{
@@ -36,6 +37,7 @@ pub struct LogWriter {
 }
 
 struct Open {
+    /// Not fs_err's: its errors name a path that is none of the container's business.
     file: File,
     bytes: u64,
 }
@@ -158,7 +160,7 @@ impl LogWriter {
         if self.file.is_none() {
             let path = file_path(&self.folder, self.attempt, 0);
             let file = OpenOptions::new().create(true).append(true).mode(0o640).open(path);
-            let opened = file.and_then(|file| Ok(Open { bytes: file.metadata()?.size(), file }));
+            let opened = file.and_then(|file| Ok(Open { bytes: file.metadata()?.size(), file: file.into_parts().0 }));
             self.file = Some(opened.map_err(|why| (why, 0))?);
         }
         Ok(self.file.as_mut().expect("it was opened above"))

@@ -22,8 +22,13 @@ impl Worker {
         for notice in &decision.events {
             self.tell(notice);
         }
-        if self.gone || self.pod.status.as_ref() == Some(&decision.status) {
+        if self.pod.status.as_ref() == Some(&decision.status) {
             return Ok(true);
+        }
+        if self.gone {
+            // Nobody is left to tell, but the next decision builds on this one: it waits for a terminal phase.
+            self.pod.status = Some(decision.status.clone());
+            return Ok(false);
         }
         let mut next = self.pod.clone();
         next.status = Some(decision.status.clone());
@@ -46,7 +51,7 @@ impl Worker {
             }
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 self.gone = true;
-                Ok(true)
+                Ok(false)
             }
             Err(error) => Err(io::Error::other(error)),
         }

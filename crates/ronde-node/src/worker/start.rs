@@ -6,7 +6,7 @@ use fs_err as fs;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
-    core::v1::{ConfigMap, Container, Node as NodeObject, Secret, Service, ServiceAccount},
+    core::v1::{ConfigMap, Container, Node as NodeObject, Secret, Service, ServiceAccount, Volume},
 };
 use kube::{Api, api::PostParams};
 use ronde_control::watch::Key;
@@ -131,18 +131,24 @@ impl Worker {
     /// Puts all volumes in place; returns where they are.
     async fn put_volumes(&mut self, sources: &Sources, now: Timestamp) -> Result<BTreeMap<String, String>, Cause> {
         let tokens = self.tokens(now).await?;
-        let group = self.spec().security_context.and_then(|context| context.fs_group);
-        let group = group.and_then(|group| u32::try_from(group).ok());
-        for volume in self.spec().volumes.iter().flatten() {
-            let files: Option<Files> = volumes::content(volume, &self.facts(sources), &tokens)
-                .map_err(|error| places::failed(&volume.name, error))?;
-            if let Some(files) = files {
-                volumes::write(&self.folder.volumes().join(&volume.name), &files, group, now)
-                    .map_err(|error| places::failed(&volume.name, error))?;
-            }
-        }
+        // One that cannot be made keeps no other from being up to date.
+        let volumes = self.spec().volumes.unwrap_or_default();
+        let put: Vec<Result<(), Cause>> =
+            volumes.iter().map(|volume| self.put_volume(volume, sources, &tokens, now)).collect();
+        put.into_iter().collect::<Result<(), Cause>>()?;
         self.volumes_of = Some(self.desired.borrow().sources);
         places::place(&self.pod, &self.folder, &self.ctx.caches)
+    }
+
+    fn put_volume(&self, volume: &Volume, sources: &Sources, tokens: &Tokens, now: Timestamp) -> Result<(), Cause> {
+        let failed = |error: &dyn std::fmt::Display| places::failed(&volume.name, error);
+        let group = self.spec().security_context.and_then(|context| context.fs_group);
+        let group = group.and_then(|group| u32::try_from(group).ok());
+        let files: Option<Files> =
+            volumes::content(volume, &self.facts(sources), tokens).map_err(|error| failed(&error))?;
+        let Some(files) = files else { return Ok(()) };
+        let path = self.folder.volumes().join(&volume.name);
+        volumes::write(&path, &files, group, now).map(drop).map_err(|error| failed(&error))
     }
 
     /// Brings the files of volumes up to date while containers run.

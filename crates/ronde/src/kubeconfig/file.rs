@@ -12,11 +12,13 @@ use std::{
 };
 
 use fs_err::{self as fs, os::unix::fs::OpenOptionsExt as _};
-use rustix::fs::{Access, Gid, Uid, access, fchown};
+use rustix::fs::{Access, FlockOperation, Gid, Uid, access, fchown, flock};
 
 /// kubectl holds its lock for milliseconds; this leaves room for a slow disk.
 const LOCK_ATTEMPTS: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
+/// What is in a lock file of ours; kubectl's is empty.
+const LOCK_MARK: &[u8] = b"ronde\n";
 /// Far above any kubeconfig; a guard against a path that names something else.
 const SIZE_MAX: u64 = 16 * 1024 * 1024;
 
@@ -42,6 +44,8 @@ pub enum FileError {
 pub struct LockedFile {
     target: PathBuf,
     lock: PathBuf,
+    /// The kernel gives the lock on it back when we die, however.
+    _held: fs::File,
 }
 
 /// Returns the text of a kubeconfig; a missing file is an empty one.
@@ -78,19 +82,13 @@ impl LockedFile {
             create_private_dir(directory).map_err(|source| FileError::Write { source })?;
         }
         let lock = lock_path(&target);
-        for attempt in 1.. {
-            match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
-                Ok(_) => break,
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    if attempt == LOCK_ATTEMPTS {
-                        return Err(FileError::Locked { lock });
-                    }
-                    thread::sleep(LOCK_PAUSE);
-                }
-                Err(source) => return Err(FileError::Write { source }),
+        for _ in 0..LOCK_ATTEMPTS {
+            if let Some(held) = take(&lock).map_err(|source| FileError::Write { source })? {
+                return Ok(Self { target, lock, _held: held });
             }
+            thread::sleep(LOCK_PAUSE);
         }
-        Ok(Self { target, lock })
+        Err(FileError::Locked { lock })
     }
 
     pub fn read(&self) -> Result<String, FileError> {
@@ -149,6 +147,29 @@ fn write_new(new: &Path, text: &str, target: &Path) -> io::Result<()> {
 /// Creates a directory and its missing parents for the user alone.
 fn create_private_dir(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Makes the lock file, or takes over that of a ronde that was killed; nothing if somebody holds it.
+fn take(lock: &Path) -> io::Result<Option<fs::File>> {
+    match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(lock) {
+        Ok(mut file) => {
+            // Before the mark: who sees the mark and gets the kernel's lock knows that we are dead.
+            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            file.write_all(LOCK_MARK)?;
+            Ok(Some(file))
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(take_over(lock)),
+        Err(error) => Err(error),
+    }
+}
+
+fn take_over(lock: &Path) -> Option<fs::File> {
+    let file = fs::File::open(lock).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    let is_ours = fs::read(lock).is_ok_and(|mark| mark == LOCK_MARK);
+    // Its holder may have removed it since we opened it.
+    let is_there = fs::metadata(lock).ok()?.ino() == file.metadata().ok()?.ino();
+    (is_ours && is_there).then_some(file)
 }
 
 fn lock_path(target: &Path) -> PathBuf {

@@ -359,6 +359,15 @@ fn a_lock_that_nobody_removes_is_named() {
 }
 
 #[test]
+fn a_lock_of_a_killed_ronde_is_taken_over() {
+    let home = Home::new(Some(KIND));
+    let lock = home.path(".kube/config.lock");
+    fs::write(&lock, "ronde\n").unwrap();
+    home.add("data").unwrap();
+    assert!(!lock.exists());
+}
+
+#[test]
 fn the_entries_of_a_killed_instance_are_replaced() {
     let home = Home::new(Some(KIND));
     home.add("other").unwrap();

@@ -5,7 +5,7 @@ use std::{io, path::Path, sync::Arc, time::Duration};
 use ronde_apiserver::Server;
 use ronde_control::{
     deployment::Deployments,
-    job::Jobs,
+    job::{Jobs, orphans::Orphans, ttl::TtlAfterFinished},
     machine,
     replicaset::ReplicaSets,
     runner::{Clock, Runner},
@@ -169,7 +169,8 @@ async fn controllers(client: kube::Client, folder: &Path, agent: NodeAgent) -> R
     let volumes = VolumeClaims { root: folder.join("volumes"), remove: Arc::new(remove_directory) };
     let options = machine::Options { client, clock: Clock::real(), volumes };
     let mut runner = machine::runner(options).await?;
-    runner.add(ReplicaSets).add(Deployments).add(StatefulSets).add(Jobs).add(agent);
+    runner.add(ReplicaSets).add(Deployments).add(StatefulSets);
+    runner.add(Jobs).add(Orphans).add(TtlAfterFinished).add(agent);
     Ok(runner)
 }
 

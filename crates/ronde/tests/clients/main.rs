@@ -9,6 +9,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+#[expect(dead_code, reason = "the tests of pods use the rest of it")]
 mod client;
 mod expectation;
 mod live;

@@ -9,7 +9,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 #[path = "../clients/client.rs"]
-#[expect(dead_code, reason = "the tests of clients use the rest of it")]
 mod client;
 mod cluster;
 #[path = "../clients/expectation.rs"]
