@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _, future::try_join_all};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Client, ResourceExt as _,
+    Api, Client, ResourceExt,
     api::{AttachParams, DeleteParams, ListParams, LogParams, PostParams, WatchEvent, WatchParams},
 };
 use serde_json::json;

@@ -30,6 +30,9 @@ const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 /// A question, and whom to ask.
 type Addressed = (Arc<dyn NodeDoor>, PodAsk);
 
+/// A drain evicts everything on a node at once, and each eviction makes the budget be counted anew.
+const SPEND_TRIES_MAX: u32 = 100;
+
 impl Call {
     /// Carries out the action that the path names.
     ///
@@ -67,10 +70,7 @@ impl Call {
         let pod = self.resource.show(&*self.find()?);
         let mut options = DeleteOptions::parse(request.get("deleteOptions"), &Query::default())?;
         options.dry_run |= self.options.dry_run;
-        let Eviction { budget, only_this_version } = eviction::evict(&pod, &self.budgets(), self.api.world().now())?;
-        if let Some(budget) = budget {
-            self.spend(budget, options.dry_run).await?;
-        }
+        let only_this_version = self.spend_for(&pod, options.dry_run).await?;
         if only_this_version {
             options.resource_version = Some(meta::text(&pod, "resourceVersion").to_owned());
         }
@@ -86,6 +86,21 @@ impl Call {
         }
         self.delete(&options).await?;
         Ok(success())
+    }
+
+    /// Takes an eviction off the pod's budget; asks again when others spend or count at the same time.
+    async fn spend_for(&self, pod: &Value, dry_run: bool) -> Result<bool, ApiError> {
+        for tries in 1.. {
+            let now = self.api.world().now();
+            let Eviction { budget, only_this_version } = eviction::evict(pod, &self.budgets(), now)?;
+            let Some(budget) = budget else { return Ok(only_this_version) };
+            match self.spend(budget, dry_run).await {
+                Ok(()) => return Ok(only_this_version),
+                Err(error) if error.code == 409 && tries < SPEND_TRIES_MAX => {}
+                Err(error) => return Err(error),
+            }
+        }
+        unreachable!("the loop ends with an answer")
     }
 
     fn check_same_name(&self, body: &Value, kind: &str) -> Result<(), ApiError> {

@@ -355,9 +355,17 @@ fn fork_into(alone: Alone, pids: Option<&Child>, namespaces: Namespaces) -> io::
     let shared = open(format!("/proc/{}/ns/pid", first.pid.as_raw_nonzero()))?;
     move_into_link_name_space(shared.as_fd(), None)?;
     let forked = fork(alone, namespaces);
-    if !matches!(forked, Ok(Fork::Child)) {
-        // A parent that did not go back would put later children there too.
-        move_into_link_name_space(own.as_fd(), None)?;
+    if matches!(forked, Ok(Fork::Child)) {
+        return forked;
+    }
+    // A parent that did not go back would put later children there too.
+    if let Err(error) = move_into_link_name_space(own.as_fd(), None) {
+        if let Ok(Fork::Parent(child)) = forked {
+            // Left unreaped, it would keep the namespace from ever ending.
+            let _ = child.signal(rustix::process::Signal::KILL);
+            let _ = child.wait();
+        }
+        return Err(error.into());
     }
     forked
 }
