@@ -141,7 +141,7 @@ pub fn overlay(lower: &str, own: &Path, user_attributes: bool) -> io::Result<Own
         fsconfig_set_flag(&context, "userxattr")?;
     }
     fsconfig_create(&context)?;
-    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NODEV)?)
 }
 
 /// The kernel splits lower folders at colons.

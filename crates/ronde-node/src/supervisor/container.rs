@@ -351,23 +351,10 @@ fn namespaces(spec: &ContainerSpec) -> Namespaces {
 fn fork_into(alone: Alone, pids: Option<&Child>, namespaces: Namespaces) -> io::Result<Fork> {
     let Some(first) = pids else { return fork(alone, namespaces) };
     let open = |path: String| rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let own = open("/proc/self/ns/pid".to_owned())?;
     let shared = open(format!("/proc/{}/ns/pid", first.pid.as_raw_nonzero()))?;
+    // For good: there is no way back without root, and all containers of such a pod belong there.
     move_into_link_name_space(shared.as_fd(), None)?;
-    let forked = fork(alone, namespaces);
-    if matches!(forked, Ok(Fork::Child)) {
-        return forked;
-    }
-    // A parent that did not go back would put later children there too.
-    if let Err(error) = move_into_link_name_space(own.as_fd(), None) {
-        if let Ok(Fork::Parent(child)) = forked {
-            // Left unreaped, it would keep the namespace from ever ending.
-            let _ = child.signal(rustix::process::Signal::KILL);
-            let _ = child.wait();
-        }
-        return Err(error.into());
-    }
-    forked
+    fork(alone, namespaces)
 }
 
 /// Makes the streams of a container: our ends, and those for the program unless it gets a terminal.
