@@ -227,6 +227,9 @@ impl Worker {
         }
         match (&seen, &self.sandbox_failed) {
             (Sandbox::Absent, Some(failed)) => Ok((failed.clone(), made)),
+            (Sandbox::Ready { ip: None }, _) if self.node.network.is_none() => {
+                Ok((Sandbox::Ready { ip: Some(self.node.host_ip()) }, made))
+            }
             _ => Ok((seen, made)),
         }
     }
