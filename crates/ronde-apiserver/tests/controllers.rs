@@ -14,10 +14,10 @@ use std::{
 
 use futures::{StreamExt as _, future::ready};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
     runtime::{Controller, WatchStreamExt as _, controller::Action, reflector, watcher},
 };
 use ronde_apiserver::{Apiserver, world::World};
@@ -119,6 +119,26 @@ async fn a_reflector_sees_exactly_what_is_there() -> anyhow::Result<()> {
     assert_eq!(reflected, listed);
     assert!(!listed.is_empty());
     watching.abort();
+    server.stop().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookmarks_of_a_quiet_watch_follow_the_store() -> anyhow::Result<()> {
+    let (server, client) = cluster().await?;
+    let (maps, secrets) = (Api::<ConfigMap>::default_namespaced(client.clone()), Api::default_namespaced(client));
+    let mut events = maps.watch(&WatchParams::default(), "0").await?.boxed();
+    for number in 0..3 {
+        let mut secret = Secret::default();
+        secret.metadata.name = Some(format!("other-{number}"));
+        let written = secrets.create(&PostParams::default(), &secret).await?;
+        let event = events.next().await.transpose()?;
+        let Some(WatchEvent::Bookmark(bookmark)) = event else { anyhow::bail!("no bookmark: {event:?}") };
+        let (told, written): (u64, u64) =
+            (bookmark.metadata.resource_version.parse()?, written.resource_version().unwrap_or_default().parse()?);
+        assert!(told >= written, "{told} after {written} was written");
+    }
+    drop(events);
     server.stop().await;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Answers: objects, lists, tables, events and errors as bytes.
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::{
 use crate::{
     error::ApiError,
     registry::Resource,
-    store::Object,
+    store::{Event, Object},
     table::{self, Columns, IncludeObject, ListMeta},
     verbs::{Done, Outcome, Shown, list::Page, watch::event_line},
     world::World,
@@ -78,17 +78,31 @@ impl Encoder {
 
     /// Appends one line of a watch.
     pub fn event(&mut self, kind: &str, resource: &Resource, object: &Object, out: &mut Vec<u8>) {
-        if self.form.shape == Shape::Whole && resource.serves_raw(object) {
-            out.extend_from_slice(br#"{"type":""#);
-            out.extend_from_slice(kind.as_bytes());
-            out.extend_from_slice(br#"","object":"#);
-            object.write_json(&resource.head, out);
-            out.extend_from_slice(b"}\n");
-            return;
+        if self.sends_raw(resource, object) {
+            return raw_line(kind, resource, object, out);
         }
         let shown = self.shaped(resource, resource.show(object));
         self.header_due = false;
         event_line(kind, &shown, out);
+    }
+
+    /// Returns an event as a line of a watch; watchers that get the same share the bytes.
+    pub fn line(&mut self, kind: &str, resource: &Resource, event: &Event) -> Bytes {
+        let mut line = Vec::new();
+        if !self.sends_raw(resource, &event.object) {
+            self.event(kind, resource, &event.object, &mut line);
+            return line.into();
+        }
+        let make = || {
+            raw_line(kind, resource, &event.object, &mut line);
+            line.into()
+        };
+        event.line(|made| is_raw_line(made, kind, resource), make)
+    }
+
+    /// Whether a watch sends an object as it is stored.
+    fn sends_raw(&self, resource: &Resource, object: &Object) -> bool {
+        self.form.shape == Shape::Whole && resource.serves_raw(object)
     }
 
     /// Appends a bookmark: an object of the kind with nothing but a version.
@@ -156,6 +170,28 @@ impl Encoder {
         let table = if self.form.beta { table.in_v1beta1() } else { table };
         serde_json::to_value(table).expect("a table serialises into memory")
     }
+}
+
+const LINE_HEAD: &[u8] = br#"{"type":""#;
+const LINE_OBJECT: &[u8] = br#"","object":"#;
+const LINE_TAIL: &[u8] = b"}\n";
+
+/// The hot path of watches: stored bytes between a head and a tail.
+fn raw_line(kind: &str, resource: &Resource, object: &Object, out: &mut Vec<u8>) {
+    let around = LINE_HEAD.len() + kind.len() + LINE_OBJECT.len() + resource.head.len() + LINE_TAIL.len();
+    out.reserve(around + object.raw().len());
+    out.extend_from_slice(LINE_HEAD);
+    out.extend_from_slice(kind.as_bytes());
+    out.extend_from_slice(LINE_OBJECT);
+    object.write_json(&resource.head, out);
+    out.extend_from_slice(LINE_TAIL);
+}
+
+/// Whether a line of [`raw_line`] is of this kind and of this version of the resource.
+fn is_raw_line(line: &[u8], kind: &str, resource: &Resource) -> bool {
+    let object = line.strip_prefix(LINE_HEAD).and_then(|line| line.strip_prefix(kind.as_bytes()));
+    let object = object.and_then(|line| line.strip_prefix(LINE_OBJECT));
+    object.is_some_and(|object| object.starts_with(resource.head.as_bytes()))
 }
 
 /// The hot path of lists: stored bytes between a head and a tail.

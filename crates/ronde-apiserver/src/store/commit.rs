@@ -5,9 +5,12 @@
 //! makes all of it visible, answers, and goes on until the queue is empty. A blocking task (rather than a thread of our
 //! own) keeps a paused tokio clock still while a write is under way.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use tokio::sync::oneshot;
 
 use super::{
@@ -135,10 +138,14 @@ impl Committer {
         for (write, _) in &accepted {
             state.publish(&write.key, write.kind, write.object.clone());
         }
-        drop(state);
+        let state = RwLockWriteGuard::downgrade(state);
+        let mut collections = BTreeSet::new();
         for (write, answer) in accepted {
             let _ = answer.send(Ok(write.object));
+            collections.insert(write.key.collection);
         }
+        // 4. Wake the watchers; not sooner, for all of them want to read at once.
+        state.announce(collections.iter());
     }
 }
 

@@ -7,6 +7,9 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
+use parking_lot::Mutex;
+
 use super::{
     TooOld,
     object::{Object, Place, Revision},
@@ -34,6 +37,8 @@ pub struct Event {
     pub object: Arc<Object>,
     /// The object before the write; absent when it was added.
     pub before: Option<Arc<Object>>,
+    /// What watchers are sent of it, made by the first of them for all. Kept while the event is the newest one.
+    line: Mutex<Option<Bytes>>,
 }
 
 /// The log of a collection, oldest first.
@@ -46,6 +51,19 @@ pub(super) struct History {
 }
 
 impl Event {
+    pub(super) fn new(kind: EventKind, object: Arc<Object>, before: Option<Arc<Object>>) -> Self {
+        Self { kind, object, before, line: Mutex::default() }
+    }
+
+    /// Returns the bytes that another watcher has made of this event if they fit, and makes them otherwise.
+    pub fn line(&self, fits: impl FnOnce(&[u8]) -> bool, make: impl FnOnce() -> Bytes) -> Bytes {
+        let mut line = self.line.lock();
+        match &*line {
+            Some(made) if fits(made) => made.clone(),
+            _ => line.insert(make()).clone(),
+        }
+    }
+
     pub fn revision(&self) -> Revision {
         self.object.revision
     }
@@ -54,6 +72,9 @@ impl Event {
 impl History {
     pub(super) fn push(&mut self, event: Event) {
         self.bytes += event.object.raw().len();
+        if let Some(newest) = self.events.back() {
+            *newest.line.lock() = None;
+        }
         self.events.push_back(Arc::new(event));
         while self.events.len() > EVENTS_MAX || (self.bytes > BYTES_MAX && self.events.len() > 1) {
             let Some(oldest) = self.events.pop_front() else { break };
@@ -83,5 +104,30 @@ impl History {
     fn reaches(&self, since: Revision, start: Revision) -> Result<(), TooOld> {
         let oldest = self.forgotten.max(start);
         if since < oldest { Err(TooOld { asked: since, oldest }) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Draft;
+
+    fn event(revision: Revision) -> Event {
+        let object = Draft::new(&serde_json::json!({"metadata": {"name": "a"}})).at(revision);
+        Event::new(EventKind::Modified, Arc::new(object), None)
+    }
+
+    #[test]
+    fn a_line_is_shared_by_all_it_fits_while_its_event_is_the_newest() {
+        let mut history = History::default();
+        history.push(event(2));
+        let events = history.after(1, 1, 10).expect("it is kept");
+        let ask = |form: &'static str| events[0].line(|made| made == form.as_bytes(), || form.into());
+        let first = ask("a");
+        assert_eq!(ask("a").as_ptr(), first.as_ptr(), "made once");
+        assert_eq!(ask("b"), "b", "another form is made anew");
+        history.push(event(3));
+        assert_eq!(*events[0].line.lock(), None, "an older event costs nothing");
+        assert_eq!(ask("a"), "a", "and can still be asked");
     }
 }

@@ -52,7 +52,7 @@ struct State {
 struct Collection {
     objects: BTreeMap<Place, Arc<Object>>,
     history: History,
-    /// The newest revision of this collection; watchers wait on it.
+    /// A revision not older than this collection's newest; watchers wait on it.
     changed: watch::Sender<Revision>,
 }
 
@@ -176,7 +176,7 @@ impl Store {
         self.state.read().changed.subscribe()
     }
 
-    /// Returns a signal that carries the newest revision of a collection.
+    /// Returns a signal that changes after every change of a collection.
     pub fn changes(&self, collection: &Arc<str>) -> watch::Receiver<Revision> {
         if let Some(contents) = self.state.read().collections.get(collection) {
             return contents.changed.subscribe();
@@ -194,7 +194,7 @@ impl State {
         self.collections.entry(name.clone()).or_insert_with(Collection::new)
     }
 
-    /// Makes one durable write visible: the object, the log, the watchers.
+    /// Makes one durable write visible: the object and the log.
     fn publish(&mut self, key: &Key, kind: EventKind, object: Arc<Object>) {
         self.revision = object.revision;
         let contents = self.collection(&key.collection);
@@ -202,10 +202,15 @@ impl State {
             EventKind::Deleted => contents.objects.remove(&key.place),
             EventKind::Added | EventKind::Modified => contents.objects.insert(key.place.clone(), object.clone()),
         };
-        let revision = object.revision;
-        contents.history.push(Event { kind, object, before });
-        contents.changed.send_replace(revision);
-        self.changed.send_replace(revision);
+        contents.history.push(Event::new(kind, object, before));
+    }
+
+    /// Wakes those who wait for changes of some collections.
+    fn announce<'a>(&self, collections: impl Iterator<Item = &'a Arc<str>>) {
+        for contents in collections.filter_map(|name| self.collections.get(name)) {
+            contents.changed.send_replace(self.revision);
+        }
+        self.changed.send_replace(self.revision);
     }
 }
 

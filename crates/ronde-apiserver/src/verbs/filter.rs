@@ -1,6 +1,6 @@
 //! Which objects of a collection a list or watch is about: namespace, name, labels, fields.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
@@ -50,19 +50,17 @@ impl Filter {
 }
 
 /// Returns a field as selectors compare it; empty if it is not there.
-fn field(object: &Object, path: &str) -> String {
-    match path {
-        "metadata.name" => object.place.name.to_string(),
-        "metadata.namespace" => object.place.namespace.to_string(),
+fn field<'o>(object: &'o Object, path: &str) -> Cow<'o, str> {
+    let absent = match path {
+        "metadata.name" => return Cow::Borrowed(&*object.place.name),
+        "metadata.namespace" => return Cow::Borrowed(&*object.place.namespace),
         // Booleans that are not there are false to the real server.
-        "spec.hostNetwork" | "spec.unschedulable" => {
-            Some(dig(object.raw(), path)).filter(|text| !text.is_empty()).unwrap_or_else(|| "false".into())
-        }
-        "status.successful" => {
-            Some(dig(object.raw(), path)).filter(|text| !text.is_empty()).unwrap_or_else(|| "0".into())
-        }
-        _ => dig(object.raw(), path),
-    }
+        "spec.hostNetwork" | "spec.unschedulable" => "false",
+        "status.successful" => "0",
+        _ => "",
+    };
+    let found = dig(object.raw(), path);
+    if found.is_empty() { Cow::Borrowed(absent) } else { Cow::Owned(found) }
 }
 
 /// Reads one field from JSON without building the rest of the object.
@@ -95,7 +93,7 @@ impl<'de> Visitor<'de> for Dig<'_> {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Value, M::Error> {
         let mut found = Value::Null;
-        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             if key == self.0[0] {
                 found = map.next_value_seed(Dig(&self.0[1..]))?;
             } else {

@@ -3,15 +3,16 @@
 //! A watcher holds no queue of its own: it keeps a place in the collection's log and reads on when it is polled. So a
 //! client that reads slowly costs nothing, and one that falls out of the log is told so (410) and ends.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::Stream;
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep_until},
+    time::{Instant, Sleep, sleep_until},
 };
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::filter::Filter;
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
         reply::Encoder,
     },
     registry::Resource,
-    store::{Event, EventKind, Object, Range, Revision, TooOld},
+    store::{Event, EventKind, Events, Object, Range, Revision, TooOld},
 };
 
 /// How many events are looked at in one go.
@@ -44,11 +45,17 @@ struct Watcher {
     encoder: Encoder,
     /// Everything up to here has been sent.
     seen: Revision,
+    /// Whether the log may hold something that has not been sent.
+    behind: bool,
     changed: watch::Receiver<Revision>,
+    /// Done when the server stops. This and the alarm are kept from wait to wait: to set them up costs more than an event.
+    stopping: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Done when the watch ends or, before, when a bookmark is due.
+    alarm: Pin<Box<Sleep>>,
     ends: Instant,
-    /// When the next bookmark is due, if the client wants them.
-    bookmark_due: Option<Instant>,
-    /// Chunks ready to be sent, made when the watch was opened.
+    bookmarks: bool,
+    bookmark_due: bool,
+    /// Chunks ready to be sent.
     ready: VecDeque<Bytes>,
     over: bool,
 }
@@ -66,19 +73,24 @@ pub async fn watch(
 ) -> Result<impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send + use<>, ApiError> {
     let changed = api.store().changes(&resource.collection);
     let now = Instant::now();
-    let duration = options.timeout_seconds.map_or(DURATION_DEFAULT, Duration::from_secs);
-    let mut watcher = Watcher {
+    let ends = now + options.timeout_seconds.map_or(DURATION_DEFAULT, Duration::from_secs);
+    // In a box, for it is handed over with every chunk.
+    let mut watcher = Box::new(Watcher {
         seen: 0,
+        behind: true,
         changed,
-        ends: now + duration,
-        bookmark_due: options.bookmarks.then(|| now + BOOKMARK_EVERY),
+        stopping: Box::pin(api.stopping().clone().cancelled_owned()),
+        alarm: Box::pin(sleep_until(alarm(now, ends, options.bookmarks))),
+        ends,
+        bookmarks: options.bookmarks,
+        bookmark_due: false,
         ready: VecDeque::new(),
         over: false,
         api,
         resource,
         filter,
         encoder,
-    };
+    });
     watcher.start(options).await?;
     Ok(futures::stream::unfold(watcher, |mut watcher| async move {
         let chunk = watcher.next_chunk().await?;
@@ -131,10 +143,19 @@ impl Watcher {
             if self.over {
                 return None;
             }
-            self.changed.mark_unchanged();
+            if !self.behind {
+                self.wait().await;
+                continue;
+            }
             match self.read_on() {
-                Ok(chunk) if !chunk.is_empty() => return Some(chunk.into()),
-                Ok(_) => self.wait().await,
+                Ok(chunk) => {
+                    self.ready.extend((!chunk.is_empty()).then_some(chunk));
+                    if std::mem::take(&mut self.bookmark_due) {
+                        let mut bookmark = Vec::new();
+                        self.bookmark(false, &mut bookmark);
+                        self.ready.push_back(bookmark.into());
+                    }
+                }
                 Err(TooOld { asked, oldest }) => {
                     self.over = true;
                     return Some(error_event(&expired(asked, oldest)));
@@ -143,42 +164,55 @@ impl Watcher {
         }
     }
 
-    fn read_on(&mut self) -> Result<Vec<u8>, TooOld> {
+    /// Reads the next part of the log; empty if nothing of it is to be seen.
+    fn read_on(&mut self) -> Result<Bytes, TooOld> {
+        self.changed.mark_unchanged();
         let batch = self.api.store().events(&self.resource.collection, self.seen, CHUNK_EVENTS)?;
         let mut chunk = Vec::new();
         for event in &batch.events {
-            if let Some((kind, object)) = visible(event, &self.filter) {
-                self.encoder.event(kind, &self.resource, &object, &mut chunk);
+            match Sight::of(event, &self.filter) {
+                None => {}
+                // The usual case, and one line for all who watch.
+                Some(Sight::Whole(kind)) if batch.events.len() == 1 => {
+                    self.caught_up(&batch);
+                    return Ok(self.encoder.line(kind, &self.resource, event));
+                }
+                Some(Sight::Whole(kind)) => self.encoder.event(kind, &self.resource, &event.object, &mut chunk),
+                Some(Sight::Left(object)) => self.encoder.event("DELETED", &self.resource, &object, &mut chunk),
             }
             if chunk.len() > CHUNK_BYTES {
                 self.seen = event.revision();
-                return Ok(chunk);
+                return Ok(chunk.into());
             }
         }
-        let caught_up = batch.events.len() < CHUNK_EVENTS;
+        self.caught_up(&batch);
+        Ok(chunk.into())
+    }
+
+    fn caught_up(&mut self, batch: &Events) {
         self.seen = batch.complete_to;
-        if !caught_up && chunk.is_empty() {
-            return self.read_on();
-        }
-        Ok(chunk)
+        self.behind = batch.events.len() == CHUNK_EVENTS;
     }
 
     /// Waits until something may have happened: a change, a bookmark that is due, the end.
     async fn wait(&mut self) {
-        let wake = self.bookmark_due.map_or(self.ends, |due| due.min(self.ends));
-        let stopping = self.api.stopping().clone();
         tokio::select! {
-            changed = self.changed.changed() => self.over |= changed.is_err(),
-            () = stopping.cancelled() => self.over = true,
-            () = sleep_until(wake) => {
-                self.over |= Instant::now() >= self.ends;
-                if !self.over {
-                    let mut chunk = Vec::new();
-                    self.bookmark(false, &mut chunk);
-                    self.ready.push_back(chunk.into());
-                    self.bookmark_due = Some(wake + BOOKMARK_EVERY);
-                }
+            changed = self.changed.changed() => {
+                self.over |= changed.is_err();
+                self.behind = true;
             }
+            () = &mut self.stopping => self.over = true,
+            () = &mut self.alarm => self.ring(),
+        }
+    }
+
+    fn ring(&mut self) {
+        let now = self.alarm.deadline();
+        self.over |= now >= self.ends;
+        if !self.over {
+            // Reads on first: a bookmark says how far the store is, not when this collection last changed.
+            (self.bookmark_due, self.behind) = (true, true);
+            self.alarm.as_mut().reset(alarm(now, self.ends, self.bookmarks));
         }
     }
 
@@ -194,17 +228,30 @@ impl Watcher {
 }
 
 /// What a watch with a filter sees of an event: objects come into view and leave it.
-fn visible(event: &Event, filter: &Filter) -> Option<(&'static str, Arc<Object>)> {
-    let before = event.before.as_ref().filter(|object| filter.matches(object));
-    let after = event.kind != EventKind::Deleted && filter.matches(&event.object);
-    match (before, after) {
-        (None, true) => Some(("ADDED", event.object.clone())),
-        (Some(_), true) => Some(("MODIFIED", event.object.clone())),
-        (Some(_), false) if event.kind == EventKind::Deleted => Some(("DELETED", event.object.clone())),
-        // It is still there but out of sight: what was last seen of it, at the revision of the change.
-        (Some(seen), false) => Some(("DELETED", Arc::new(seen.at_revision(event.revision())))),
-        (None, false) => None,
+enum Sight {
+    /// The event's object, and what happened to it.
+    Whole(&'static str),
+    /// It is still there but out of sight: what was last seen of it, at the revision of the change.
+    Left(Object),
+}
+
+impl Sight {
+    fn of(event: &Event, filter: &Filter) -> Option<Self> {
+        let before = event.before.as_ref().filter(|object| filter.matches(object));
+        let after = event.kind != EventKind::Deleted && filter.matches(&event.object);
+        match (before, after) {
+            (None, true) => Some(Self::Whole("ADDED")),
+            (Some(_), true) => Some(Self::Whole("MODIFIED")),
+            (Some(_), false) if event.kind == EventKind::Deleted => Some(Self::Whole("DELETED")),
+            (Some(seen), false) => Some(Self::Left(seen.at_revision(event.revision()))),
+            (None, false) => None,
+        }
     }
+}
+
+/// When a watch next has something to do by itself.
+fn alarm(now: Instant, ends: Instant, bookmarks: bool) -> Instant {
+    if bookmarks { ends.min(now + BOOKMARK_EVERY) } else { ends }
 }
 
 /// Waits until the store has reached a revision that a client has seen elsewhere.
