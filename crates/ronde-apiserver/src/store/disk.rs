@@ -3,9 +3,10 @@
 //! [`Disk::write`] is the only write and it is atomic and synced: either all changes of a batch are in the file when it
 //! returns, or none is. Only current objects are kept, so the file does not grow with the number of updates.
 
-use std::{os::unix::fs::OpenOptionsExt as _, path::Path};
+use std::{fs::File, io, os::unix::fs::OpenOptionsExt as _, path::Path};
 
 use bytes::Bytes;
+use fs_err as fs;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::object::{Damaged, Key, Object, Place, Revision};
@@ -45,19 +46,27 @@ pub(super) type Row<'a> = (&'a Key, Option<&'a [u8]>);
 
 impl Disk {
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
-        let shown = path.display().to_string();
-        let broken =
-            |source: std::io::Error| OpenError::Open { path: path.display().to_string(), source: source.into() };
+        if !path.exists() {
+            Self::make(path)?;
+        }
+        Self::open_file(path, false)
+    }
+
+    /// Makes an empty store. It gets its name when it is whole: killed before, it is made anew the next time.
+    fn make(path: &Path) -> Result<(), OpenError> {
+        let unfinished = path.with_extension("unfinished");
+        Self::open_file(&unfinished, true)?.prepare()?;
+        let named = fs::rename(&unfinished, path).and_then(|()| sync_folder(path));
+        named.map_err(|source| unopened(path, source.into()))
+    }
+
+    fn open_file(path: &Path, afresh: bool) -> Result<Self, OpenError> {
         // It holds secrets, so it is ours alone from the first byte on.
-        let mut options = std::fs::OpenOptions::new();
-        let file =
-            options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(broken)?;
+        let mut options = File::options();
+        options.read(true).write(true).create(afresh).truncate(afresh).mode(0o600);
+        let file = options.open(path).map_err(|source| unopened(path, source.into()))?;
         let opened = Database::builder().set_cache_size(CACHE_BYTES).create_file(file);
-        let database = opened.map_err(|error| match error {
-            redb::DatabaseError::DatabaseAlreadyOpen => OpenError::InUse(shown),
-            source => OpenError::Open { path: shown, source },
-        })?;
-        Ok(Self { database })
+        Ok(Self { database: opened.map_err(|source| unopened(path, source))? })
     }
 
     pub(super) fn in_memory() -> Result<Self, OpenError> {
@@ -129,5 +138,18 @@ impl Disk {
         drop(objects);
         transaction.open_table(FACTS)?.insert(REVISION, revision)?;
         Ok(transaction.commit()?)
+    }
+}
+
+/// Makes the name of a file durable.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
+}
+
+fn unopened(path: &Path, source: redb::DatabaseError) -> OpenError {
+    let path = path.display().to_string();
+    match source {
+        redb::DatabaseError::DatabaseAlreadyOpen => OpenError::InUse(path),
+        source => OpenError::Open { path, source },
     }
 }

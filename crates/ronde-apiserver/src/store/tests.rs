@@ -91,6 +91,16 @@ async fn a_store_opened_again_has_everything_and_asks_watchers_to_list() -> anyh
 }
 
 #[test]
+fn a_store_whose_making_was_cut_short_is_made_anew() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (path, unfinished) = (folder.path().join("store"), folder.path().join("store.unfinished"));
+    fs_err::write(&unfinished, "half of a header")?;
+    assert_eq!(Store::open(&path)?.revision(), 1);
+    assert!(path.exists() && !unfinished.exists());
+    Ok(())
+}
+
+#[test]
 fn many_updates_of_one_object_do_not_fill_the_memory() {
     let mut state = State::default();
     let key = key("a");
