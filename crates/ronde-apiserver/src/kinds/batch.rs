@@ -13,7 +13,7 @@ use super::{
     path::Path,
     podspec,
     read::{default_optional, entries, is_empty, is_true, number, object, objects_mut, text},
-    selector, shape,
+    selector,
     shown::shown,
     workload::{default_template, reset_status},
 };
@@ -41,7 +41,6 @@ const MANY_PARALLELISM_MAX: i64 = 10_000;
 const MANY_FAILED_INDEXES_MAX: i64 = 10_000;
 
 fn defaults(job: &mut Value) {
-    shape::normalise("Job", job);
     if let Some(spec) = job.get_mut("spec").and_then(Value::as_object_mut) {
         default_spec(spec);
     }

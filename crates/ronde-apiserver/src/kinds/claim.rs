@@ -12,7 +12,7 @@ use super::{
     path::Path,
     pod_defaults,
     read::{default, entries, items, object, take, text},
-    resources, selector, shape,
+    resources, selector,
     shown::difference,
     volumes,
 };
@@ -49,7 +49,6 @@ const CHANGES: &str =
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
 fn default_claim(claim: &mut Value) {
-    shape::normalise("PersistentVolumeClaim", claim);
     let Some(claim) = claim.as_object_mut() else { return };
     object(claim, "spec").map(pod_defaults::claim_spec);
     if let Some(status) = object(claim, "status") {

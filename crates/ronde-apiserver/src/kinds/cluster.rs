@@ -9,7 +9,7 @@ use super::{
     meta,
     path::Path,
     read::{default, entries, items, object, take, text},
-    resources, scheduling, shape,
+    resources, scheduling,
     shown::shown,
 };
 use crate::{
@@ -57,7 +57,6 @@ pub const LEASE: Rules = Rules {
     create_on_update: true,
     unconditional_update: false,
     default: |lease| {
-        shape::normalise("Lease", lease);
         if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
             spec.remove("strategy");
             spec.remove("preferredHolder");
@@ -70,7 +69,6 @@ pub const LEASE: Rules = Rules {
 const POD_CIDRS: &str = "node updates may not change podCIDR except from \"\" to valid";
 
 fn default_namespace(namespace: &mut Value) {
-    shape::normalise("Namespace", namespace);
     let name = namespace["metadata"]["name"].clone();
     let Some(namespace) = namespace.as_object_mut() else { return };
     if !text(&name).is_empty()
@@ -126,7 +124,6 @@ pub fn validate_finalize(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 fn default_node(node: &mut Value) {
-    shape::normalise("Node", node);
     if let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) {
         sync_pod_cidrs(spec);
     }

@@ -9,20 +9,17 @@ use super::{
     meta,
     path::Path,
     read::{default, entries, is_true, items_mut, object, text},
-    shape,
 };
 use crate::names::{is_config_map_key, is_dns1123_subdomain};
 
 /// What is particular about config maps.
-pub const CONFIG_MAP: Rules =
-    Rules { default: |map| shape::normalise("ConfigMap", map), validate: validate_config_map, ..Rules::PLAIN };
+pub const CONFIG_MAP: Rules = Rules { validate: validate_config_map, ..Rules::PLAIN };
 
 /// What is particular about secrets.
 pub const SECRET: Rules = Rules { default: default_secret, validate: validate_secret, ..Rules::PLAIN };
 
 /// What is particular about service accounts.
 pub const SERVICE_ACCOUNT: Rules = Rules {
-    default: |account| shape::normalise("ServiceAccount", account),
     prepare_create: |account, _| only_secret_names(account),
     prepare_update: |account, _| only_secret_names(account),
     validate: |new, old, errors| {
@@ -58,7 +55,6 @@ fn default_secret(secret: &mut Value) {
             data.extend(texts.into_iter().map(|(key, value)| (key, STANDARD.encode(text(&value)).into())));
         }
     }
-    shape::normalise("Secret", secret);
 }
 
 /// Returns how many bytes base64 stands for.

@@ -10,7 +10,6 @@ use super::{
     meta,
     path::Path,
     read::{default, default_optional, items, number, objects_mut, text},
-    shape,
 };
 use crate::names::{
     is_dns1123_label, is_dns1123_subdomain, is_qualified_name, is_valid_label_value, is_valid_port_num, parse_ip,
@@ -44,7 +43,6 @@ const HINTS_MAX: usize = 8;
 const TOPOLOGY_MAX: usize = 16;
 
 fn default_endpoints(endpoints: &mut Value) {
-    shape::normalise("Endpoints", endpoints);
     let Some(endpoints) = endpoints.as_object_mut() else { return };
     for subset in objects_mut(endpoints, "subsets") {
         objects_mut(subset, "ports").for_each(|port| default(port, "protocol", "TCP"));
@@ -52,7 +50,6 @@ fn default_endpoints(endpoints: &mut Value) {
 }
 
 fn default_slice(slice: &mut Value) {
-    shape::normalise("EndpointSlice", slice);
     let Some(slice) = slice.as_object_mut() else { return };
     for port in objects_mut(slice, "ports") {
         default_optional(port, "name", "");

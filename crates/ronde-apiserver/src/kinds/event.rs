@@ -11,22 +11,16 @@ use super::{
     meta,
     path::Path,
     read::{number, text},
-    shape,
     shown::shown,
 };
 use crate::names::{is_dns1123_subdomain, is_qualified_name};
 
 /// What is particular about events as the core group shows them.
-pub const CORE: Rules = Rules {
-    create_on_update: true,
-    default: |event| shape::normalise("Event", event),
-    validate: |event, _, errors| legacy(event, &CORE_NAMES, errors),
-    ..Rules::PLAIN
-};
+pub const CORE: Rules =
+    Rules { create_on_update: true, validate: |event, _, errors| legacy(event, &CORE_NAMES, errors), ..Rules::PLAIN };
 
 /// What is particular about events as `events.k8s.io` shows them.
-pub const EVENTS: Rules =
-    Rules { default: |event| shape::normalise("EventsEvent", event), validate: validate_events, ..CORE };
+pub const EVENTS: Rules = Rules { validate: validate_events, ..CORE };
 
 /// How the two groups call what is the same.
 struct Names {

@@ -16,7 +16,6 @@ pub mod pod_admission;
 pub mod read;
 pub mod selector;
 pub mod service;
-pub mod shape;
 pub mod warnings;
 
 mod addresses;
@@ -76,7 +75,7 @@ pub struct Rules {
     /// A `DELETE` without a propagation policy leaves dependents alone.
     pub orphans_dependents: bool,
     pub generation: Generation,
-    /// Brings an object into canonical form and sets the defaults; doing it twice changes nothing.
+    /// Sets the defaults of an object in the form of its schema; doing it twice changes nothing.
     pub default: fn(&mut Value),
     /// Clears and initialises what a client may not set on creation. Names, uid and times are set already.
     pub prepare_create: fn(&mut Value, now: &str),

@@ -11,7 +11,6 @@ use super::{
     read::{default_optional, items, number, objects_mut, text},
     selector,
     service_rules::balancer_host,
-    shape,
 };
 use crate::names::{
     is_dns1035_label, is_dns1123_label, is_dns1123_subdomain, is_domain_prefixed_path, is_path_segment_name,
@@ -29,7 +28,6 @@ pub const NETWORK_POLICY: Rules = Rules {
 /// What is particular about ingresses.
 pub const INGRESS: Rules = Rules {
     generation: Generation::OnChange(|new, old| new["spec"] != old["spec"]),
-    default: |ingress| shape::normalise("Ingress", ingress),
     prepare_create: |ingress, _| {
         if let Some(ingress) = ingress.as_object_mut() {
             ingress.insert("status".to_owned(), serde_json::json!({"loadBalancer": {}}));
@@ -57,7 +55,6 @@ pub const INGRESS_CLASS: Rules = Rules {
     namespaced: false,
     generation: Generation::OnChange(|new, old| new["spec"] != old["spec"]),
     default: |class| {
-        shape::normalise("IngressClass", class);
         let parameters = class.get_mut("spec").and_then(|spec| spec.get_mut("parameters"));
         if let Some(parameters) = parameters.and_then(Value::as_object_mut) {
             default_optional(parameters, "scope", "Cluster");
@@ -72,7 +69,6 @@ const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 const CONTROLLER_MAX: usize = 250;
 
 fn default_policy(policy: &mut Value) {
-    shape::normalise("NetworkPolicy", policy);
     let has_egress = !items(&policy["spec"]["egress"]).is_empty();
     let Some(spec) = policy.get_mut("spec").and_then(Value::as_object_mut) else { return };
     for direction in ["ingress", "egress"] {

@@ -13,7 +13,7 @@ use super::{
     path::Path,
     pod_defaults,
     read::{default, default_optional, entries, is_empty, items, object, take, text},
-    resources, scheduling, shape,
+    resources, scheduling,
     shown::{difference, shown},
     volumes,
 };
@@ -70,7 +70,6 @@ const SOURCES: [(&str, &str, Rule); 22] = [
 ];
 
 fn default_volume(volume: &mut Value) {
-    shape::normalise("PersistentVolume", volume);
     let Some(volume) = volume.as_object_mut() else { return };
     if let Some(spec) = object(volume, "spec") {
         default(spec, "persistentVolumeReclaimPolicy", "Retain");

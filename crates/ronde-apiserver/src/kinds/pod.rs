@@ -16,7 +16,6 @@ use super::{
     pod_update::validate_update,
     podspec::{self, Host},
     read::{items, items_mut, number, object, objects_mut, take, text},
-    shape,
 };
 use crate::{
     error::{ApiError, FieldError, Subject},
@@ -38,7 +37,6 @@ pub const RULES: Rules = Rules {
 const TERMINATION_GRACE_MIN: i64 = 1;
 
 fn default(pod: &mut Value) {
-    shape::normalise("Pod", pod);
     if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
         pod_defaults::pod_spec(spec);
         pod_defaults::pod(spec);

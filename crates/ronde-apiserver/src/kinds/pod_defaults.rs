@@ -1,6 +1,6 @@
 //! The defaults of pod specs, in pods and in the templates of workloads, and those that only pods get.
 //!
-//! Called after [`super::shape::normalise`], so that objects which are always there are there and zeros are not.
+//! Objects come in the form of their schema: what is always there is there, and zeros that mean nothing are not.
 
 use serde_json::{Map, Value, json};
 

@@ -9,7 +9,7 @@ use super::{
     path::Path,
     podspec,
     read::{default_optional, entries, is_true, items, number, text},
-    resources, selector, shape,
+    resources, selector,
     shown::shown,
     workload::{at_most_all, int_or_percent, reset_status},
 };
@@ -19,7 +19,6 @@ use crate::names::{is_dns1123_subdomain, is_qualified_name};
 pub const POD_DISRUPTION_BUDGET: Rules = Rules {
     unconditional_update: false,
     generation: Generation::OnChange(|new, old| new["spec"] != old["spec"]),
-    default: |budget| shape::normalise("PodDisruptionBudget", budget),
     prepare_create: |budget, _| {
         if let Some(budget) = budget.as_object_mut() {
             let status = json!({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0});
@@ -36,7 +35,6 @@ pub const PRIORITY_CLASS: Rules = Rules {
     namespaced: false,
     generation: Generation::Fixed,
     default: |class| {
-        shape::normalise("PriorityClass", class);
         if let Some(class) = class.as_object_mut() {
             default_optional(class, "preemptionPolicy", "PreemptLowerPriority");
         }
@@ -48,7 +46,6 @@ pub const PRIORITY_CLASS: Rules = Rules {
 /// What is particular about quotas.
 pub const RESOURCE_QUOTA: Rules = Rules {
     default: |quota| {
-        shape::normalise("ResourceQuota", quota);
         for (part, list) in [("spec", "hard"), ("status", "hard"), ("status", "used")] {
             quota.get_mut(part).and_then(|part| part.get_mut(list)).map(resources::round_up);
         }

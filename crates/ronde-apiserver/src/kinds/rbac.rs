@@ -8,7 +8,7 @@ use super::{
     meta,
     path::Path,
     read::{default, items, objects_mut, text},
-    selector, shape,
+    selector,
     shown::shown,
 };
 use crate::names::{is_dns1123_subdomain, is_path_segment_name};
@@ -16,7 +16,6 @@ use crate::names::{is_dns1123_subdomain, is_path_segment_name};
 /// What is particular about roles.
 pub const ROLE: Rules = Rules {
     create_on_update: true,
-    default: |role| shape::normalise("Role", role),
     validate: |role, old, errors| {
         twice(old, |errors| validate_role(role, true, errors), errors);
         updated(role, old, errors);
@@ -28,7 +27,6 @@ pub const ROLE: Rules = Rules {
 pub const CLUSTER_ROLE: Rules = Rules {
     namespaced: false,
     create_on_update: true,
-    default: |role| shape::normalise("ClusterRole", role),
     validate: |role, old, errors| {
         twice(old, |errors| validate_role(role, false, errors), errors);
         updated(role, old, errors);
@@ -39,7 +37,7 @@ pub const CLUSTER_ROLE: Rules = Rules {
 /// What is particular about role bindings.
 pub const ROLE_BINDING: Rules = Rules {
     create_on_update: true,
-    default: |binding| default_binding("RoleBinding", binding),
+    default: default_binding,
     validate: |binding, old, errors| {
         twice(old, |errors| validate_binding(binding, true, errors), errors);
         updated(binding, old, errors);
@@ -52,7 +50,7 @@ pub const ROLE_BINDING: Rules = Rules {
 pub const CLUSTER_ROLE_BINDING: Rules = Rules {
     namespaced: false,
     create_on_update: true,
-    default: |binding| default_binding("ClusterRoleBinding", binding),
+    default: default_binding,
     validate: |binding, old, errors| {
         twice(old, |errors| validate_binding(binding, false, errors), errors);
         updated(binding, old, errors);
@@ -78,8 +76,7 @@ fn updated(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
-fn default_binding(type_name: &str, binding: &mut Value) {
-    shape::normalise(type_name, binding);
+fn default_binding(binding: &mut Value) {
     if let Some(role) = binding.get_mut("roleRef").and_then(Value::as_object_mut) {
         default(role, "apiGroup", GROUP);
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Generation, Rules,
     read::{default, default_optional, is_empty, items, object, objects_mut, take, text},
-    service_rules, shape,
+    service_rules,
 };
 
 /// What is particular about services.
@@ -32,7 +32,6 @@ pub const RULES: Rules = Rules {
 const AFFINITY_SECONDS: i64 = 10_800;
 
 fn defaults(service: &mut Value) {
-    shape::normalise("Service", service);
     let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else { return };
     default(spec, "type", "ClusterIP");
     session_affinity(spec);

@@ -11,7 +11,6 @@ use super::{
     path::Path,
     pod_defaults, podspec,
     read::{default, default_optional, entries, items, number, object, objects_mut, text},
-    shape,
     shown::shown,
     workload::{
         Counts, collision_count, default_template, only_always, required_selector, selects_template, status_counts,
@@ -63,7 +62,6 @@ const FORBIDDEN_CHANGE: &str = "updates to statefulset spec for fields other tha
      forbidden";
 
 fn defaults(set: &mut Value) {
-    shape::normalise("StatefulSet", set);
     let Some(spec) = set.get_mut("spec").and_then(Value::as_object_mut) else { return };
     default(spec, "podManagementPolicy", "OrderedReady");
     default_optional(spec, "replicas", 1);

@@ -8,7 +8,6 @@ use super::{
     meta,
     path::Path,
     read::{default_optional, entries, items, text},
-    shape,
 };
 use crate::names::{is_dns1123_subdomain, is_qualified_name};
 
@@ -16,7 +15,6 @@ use crate::names::{is_dns1123_subdomain, is_qualified_name};
 pub const RULES: Rules = Rules {
     namespaced: false,
     default: |class| {
-        shape::normalise("StorageClass", class);
         if let Some(class) = class.as_object_mut() {
             default_optional(class, "reclaimPolicy", "Delete");
             default_optional(class, "volumeBindingMode", "Immediate");

@@ -12,6 +12,7 @@ use super::{
     rules, service, validate, validate_status,
     warnings::warnings,
 };
+use crate::schema::{Node, builtin, strict};
 
 const NOW: &str = "2026-01-02T03:04:05Z";
 
@@ -57,6 +58,18 @@ fn kind(object: &Value) -> &str {
     object["kind"].as_str().expect("a kind")
 }
 
+fn schema(object: &Value) -> Node<'static> {
+    let version = object["apiVersion"].as_str().and_then(|version| version.rsplit('/').next()).expect("a version");
+    builtin::root(group(object), version, kind(object)).expect("a schema")
+}
+
+/// Brings an object into the form of its schema.
+fn conform(object: &mut Value) {
+    let schema = schema(object);
+    strict::decode(object, schema).expect("fields of the right type");
+    strict::complete(object, schema);
+}
+
 /// Returns what is stored for a new object, or the message of the error.
 fn create(mut object: Value) -> Result<Value, String> {
     let (group, kind) = (group(&object).to_owned(), kind(&object).to_owned());
@@ -68,6 +81,7 @@ fn create(mut object: Value) -> Result<Value, String> {
     if rules.namespaced {
         meta.insert("namespace".to_owned(), "default".into());
     }
+    conform(&mut object);
     (rules.default)(&mut object);
     if kind == "Pod" {
         admit_service_account(&mut object, "abcde", &Value::Null);
@@ -91,6 +105,7 @@ fn update(old: &Value, change: &Value, subresource: &str) -> Result<Value, Strin
     old["metadata"]["resourceVersion"] = "1".into();
     let mut new = old.clone();
     json_patch::merge(&mut new, change);
+    conform(&mut new);
     (rules.default)(&mut new);
     if subresource == "status" {
         (rules.prepare_status)(&mut new, &old, NOW);
@@ -106,11 +121,13 @@ fn update(old: &Value, change: &Value, subresource: &str) -> Result<Value, Strin
 fn answer(
     group: &str,
     kind: &str,
-    object: Value,
+    mut object: Value,
     check: impl Fn(&Value) -> Vec<crate::error::FieldError>,
 ) -> Result<Value, String> {
     let errors = check(&object);
     if errors.is_empty() {
+        let schema = schema(&object);
+        strict::fill(&mut object, schema);
         return Ok(object);
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -863,9 +880,9 @@ fn the_server_warns_of_what_it_takes_nevertheless() {
 
 /// The names of all fields of built-in kinds.
 fn field_names() -> Vec<String> {
-    let lines = include_str!("shape.txt").lines().filter(|line| !line.starts_with('#'));
-    let fields = lines.flat_map(|line| line.split(' ').skip(1)).filter_map(|field| field.split_once(':'));
-    let mut names: Vec<String> = fields.map(|(name, _)| name.to_owned()).collect();
+    let definitions = builtin::definitions(builtin::KINDS);
+    let fields = definitions.values().filter_map(|definition| definition["properties"].as_object());
+    let mut names: Vec<String> = fields.flat_map(|fields| fields.keys().cloned()).collect();
     names.sort_unstable();
     names.dedup();
     names

@@ -9,7 +9,7 @@ use super::{
     path::Path,
     pod, pod_defaults, podspec,
     read::{default, default_optional, number, object, text},
-    selector, shape,
+    selector,
     shown::shown,
 };
 use crate::{
@@ -70,11 +70,7 @@ pub const REPLICA_SET: Rules = Rules {
 };
 
 /// What is particular about controller revisions.
-pub const CONTROLLER_REVISION: Rules = Rules {
-    default: |revision| shape::normalise("ControllerRevision", revision),
-    validate: validate_revision,
-    ..Rules::PLAIN
-};
+pub const CONTROLLER_REVISION: Rules = Rules { validate: validate_revision, ..Rules::PLAIN };
 
 const SPEC: Path<'static> = Path::new("spec");
 
@@ -86,7 +82,6 @@ pub fn reset_status(object: &mut Value, _now: &str) {
 }
 
 fn default_deployment(deployment: &mut Value) {
-    shape::normalise("Deployment", deployment);
     let Some(spec) = deployment.get_mut("spec").and_then(Value::as_object_mut) else { return };
     default_optional(spec, "replicas", 1);
     default_optional(spec, "revisionHistoryLimit", 10);
@@ -103,7 +98,6 @@ fn default_deployment(deployment: &mut Value) {
 }
 
 fn default_replica_set(set: &mut Value) {
-    shape::normalise("ReplicaSet", set);
     if let Some(spec) = set.get_mut("spec").and_then(Value::as_object_mut) {
         default_optional(spec, "replicas", 1);
         default_template(spec);

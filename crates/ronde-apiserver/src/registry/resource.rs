@@ -177,10 +177,14 @@ impl Resource {
         }
     }
 
+    /// Sets the defaults of an object that conforms.
     pub fn default(&self, value: &mut Value) {
         match &self.shape {
             Shape::Custom(custom) => custom.default(value),
-            Shape::Builtin(rules) | Shape::Event(rules) => (rules.default)(value),
+            Shape::Builtin(rules) | Shape::Event(rules) => {
+                strict::complete(value, self.schema());
+                (rules.default)(value);
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! [`decode`] runs on every object that comes in, before defaulting: it checks types, takes out unknown fields and
 //! empty values that count as absent, and writes times, quantities and bytes in their canonical form, in one pass.
-//! [`fill`] runs before an object is stored: it adds the fields that are always written (`status: {}`).
+//! [`complete`] runs before defaulting: it adds the fields that are always there (`status: {}`). [`fill`] runs before an
+//! object is stored: it does the same and takes out what is empty and not written.
 //! Duplicate fields are found by the parser, custom resources are checked elsewhere.
 
 mod bytes;
@@ -60,21 +61,30 @@ pub fn decode(object: &mut Value, node: Node<'_>) -> Result<Vec<String>, Undecod
     }
 }
 
+/// Adds the fields that are always there, in place.
+pub fn complete(value: &mut Value, node: Node<'_>) {
+    extend(value, node, false);
+}
+
 /// Adds the fields that are always written and takes out empty values that never are, in place.
 pub fn fill(value: &mut Value, node: Node<'_>) {
+    extend(value, node, true);
+}
+
+fn extend(value: &mut Value, node: Node<'_>, drops_empty: bool) {
     match value {
         Value::Object(object) if node.properties.is_empty() => {
             if let Additional::Values(id) = node.additional {
                 for value in object.values_mut() {
-                    fill(value, node.at(id));
+                    extend(value, node.at(id), drops_empty);
                 }
             }
         }
-        Value::Object(object) => fill_fields(object, node),
+        Value::Object(object) => extend_fields(object, node, drops_empty),
         Value::Array(list) => {
             if let Some(items) = node.items().filter(|items| items.kind == Type::Object) {
                 for value in list {
-                    fill(value, items);
+                    extend(value, items, drops_empty);
                 }
             }
         }
@@ -82,14 +92,14 @@ pub fn fill(value: &mut Value, node: Node<'_>) {
     }
 }
 
-fn fill_fields(object: &mut Map<String, Value>, node: Node<'_>) {
+fn extend_fields(object: &mut Map<String, Value>, node: Node<'_>, drops_empty: bool) {
     let mut has_absent = false;
     for (name, value) in object.iter_mut() {
         let Some(field) = node.properties.get(name).map(|id| node.at(*id)) else { continue };
         match field.empty {
-            Empty::Dropped if is_empty(value) => *value = Value::Null,
-            Empty::Written if is_empty_collection(value, field) => *value = Value::Null,
-            _ => fill(value, field),
+            Empty::Dropped if drops_empty && is_empty(value) => *value = Value::Null,
+            Empty::Written if drops_empty && is_empty_collection(value, field) => *value = Value::Null,
+            _ => extend(value, field, drops_empty),
         }
         has_absent |= value.is_null();
     }
@@ -108,7 +118,7 @@ fn zero(node: Node<'_>) -> Value {
     match (node.kind, node.format) {
         (Type::Object, _) if !node.properties.is_empty() => {
             let mut object = Map::new();
-            fill_fields(&mut object, node);
+            extend_fields(&mut object, node, false);
             Value::Object(object)
         }
         (Type::Object | Type::Array | Type::Any, _) | (Type::String, Some(Format::Time | Format::MicroTime)) => {
