@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-const RESERVED: [&str; 21] = [
+/// The words that are no identifiers.
+pub(super) const RESERVED: [&str; 21] = [
     "true",
     "false",
     "null",

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::{
     ast::{Element, Entry, Expr, Kind, Literal, Select},
+    escape::RESERVED,
     lex::{Token, TokenKind, tokens},
     literal, macros,
     nodes::{Halt, Nodes, Parse},
@@ -21,24 +22,6 @@ const LENGTH_MAX: usize = 100_000;
 const DEPTH_MAX: u32 = 100;
 const START_OF_EXPRESSION: &str =
     "'.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
-const RESERVED: [&str; 16] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-];
 
 /// A parsed expression: the tree and where each node stands in the text.
 #[derive(Debug)]
@@ -342,7 +325,7 @@ impl Parser {
     fn name(&mut self, leading: &str) -> Parse<Expr> {
         let token = self.advance();
         let name = format!("{leading}{}", token.text);
-        let reserved = RESERVED.contains(&token.text.as_str()) || token.text == "while";
+        let reserved = RESERVED.contains(&token.text.as_str());
         if let Some(open) = self.take("(") {
             let args = self.arguments()?;
             if reserved {
