@@ -11,7 +11,7 @@ mod version;
 
 use serde_json::{Map, Value, json};
 
-pub use self::status::accepted_status;
+pub use self::status::{accepted_status, is_served};
 use self::version::{check_version_fields, is_same};
 use crate::{
     error::FieldError,

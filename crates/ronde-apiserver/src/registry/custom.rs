@@ -43,6 +43,8 @@ pub struct ScalePaths {
 }
 
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+/// Nothing new comes while the CRD is being deleted.
+const TERMINATING_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 const CHANGE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// Returns the resources that a CRD defines: one for each served version.
@@ -104,7 +106,7 @@ fn info(crd: &Value, version: &Value, custom: &Custom) -> ResourceInfo {
         short_names: texts(&names["shortNames"]),
         categories: texts(&names["categories"]),
         namespaced: spec["scope"] == "Namespaced",
-        verbs: VERBS.to_vec(),
+        verbs: if custom.is_terminating { TERMINATING_VERBS.to_vec() } else { VERBS.to_vec() },
         subresources,
         group,
         version,

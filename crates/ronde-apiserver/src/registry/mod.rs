@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 
 pub use self::resource::{Resource, Shape};
-use crate::{discovery::ResourceInfo, store::Revision};
+use crate::{discovery::ResourceInfo, kinds::crd::is_served, store::Revision};
 
 /// All resources that are served.
 pub struct Registry {
@@ -25,7 +25,9 @@ pub type StoredCrd = (Value, Revision);
 impl Registry {
     /// Builds the registry of the built-in kinds and these CRDs.
     pub fn new(crds: &[StoredCrd]) -> Self {
-        let custom = crds.iter().flat_map(|(crd, revision)| custom::resources(crd, *revision));
+        let others = || crds.iter().map(|(crd, _)| crd);
+        let served = crds.iter().filter(|(crd, _)| is_served(crd, others()));
+        let custom = served.flat_map(|(crd, revision)| custom::resources(crd, *revision));
         let all = builtin::resources().into_iter().chain(custom);
         let path = |info: &ResourceInfo| (info.group.clone(), info.version.clone(), info.plural.clone());
         Self { resources: all.map(|resource| (path(&resource.info), Arc::new(resource))).collect() }

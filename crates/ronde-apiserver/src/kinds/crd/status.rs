@@ -10,7 +10,7 @@ const PULL_REQUEST: &str = "https://github.com/kubernetes/enhancements/pull/1111
 
 /// Returns the status a definition should have among `others`, which may include itself. `now` is for conditions that
 /// change.
-pub fn accepted_status(crd: &Value, others: &[Value], now: &str) -> Value {
+pub fn accepted_status<'c>(crd: &Value, others: impl IntoIterator<Item = &'c Value>, now: &str) -> Value {
     let mut status = crd["status"].as_object().cloned().unwrap_or_default();
     let (accepted, conflict) = accept_names(crd, others);
     let names_accepted = match &conflict {
@@ -37,6 +37,11 @@ pub fn accepted_status(crd: &Value, others: &[Value], now: &str) -> Value {
         status.insert("storedVersions".to_owned(), Value::Array(stored));
     }
     Value::Object(status)
+}
+
+/// Whether a definition is served: it was once, or it gets all its names among `others`.
+pub fn is_served<'c>(crd: &Value, others: impl IntoIterator<Item = &'c Value>) -> bool {
+    is_true(crd, "Established") || accept_names(crd, others).1.is_none()
 }
 
 /// Whether a condition of a definition holds.
@@ -66,7 +71,10 @@ fn set(conditions: &mut Vec<Value>, mut condition: Value, now: &str) {
 }
 
 /// The names a definition gets, and the last of those it did not get.
-fn accept_names(crd: &Value, others: &[Value]) -> (Map<String, Value>, Option<(&'static str, String)>) {
+fn accept_names<'c>(
+    crd: &Value,
+    others: impl IntoIterator<Item = &'c Value>,
+) -> (Map<String, Value>, Option<(&'static str, String)>) {
     let wanted = &crd["spec"]["names"];
     let mut accepted = crd["status"]["acceptedNames"].as_object().cloned().unwrap_or_default();
     let taken = Taken::by(crd, others);
@@ -107,11 +115,12 @@ struct Taken<'c> {
 }
 
 impl<'c> Taken<'c> {
-    fn by(crd: &Value, others: &'c [Value]) -> Self {
+    fn by(crd: &Value, others: impl IntoIterator<Item = &'c Value>) -> Self {
         let mut taken = Self { resources: Vec::new(), kinds: Vec::new() };
         let same_group = |other: &&Value| other["spec"]["group"] == crd["spec"]["group"];
         let other = |other: &&Value| other["metadata"]["name"] != crd["metadata"]["name"];
-        for names in others.iter().filter(same_group).filter(other).map(|other| &other["status"]["acceptedNames"]) {
+        let others = others.into_iter().filter(same_group).filter(other);
+        for names in others.map(|other| &other["status"]["acceptedNames"]) {
             taken.resources.extend(["plural", "singular"].map(|field| text(&names[field])));
             taken.resources.extend(items(&names["shortNames"]).iter().map(text));
             taken.kinds.extend(["kind", "listKind"].map(|field| text(&names[field])));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{accepted_status, default_crd, prepare_create, prepare_update, validate_crd};
+use super::{accepted_status, default_crd, is_served, prepare_create, prepare_update, validate_crd};
 
 /// Definitions that were sent to the real server, with what it answered.
 const DEFINITIONS: &str = include_str!("crds.golden.json");
@@ -76,6 +76,8 @@ fn taken_names_are_not_given_twice() {
     let names = json!({"spec": {"names": {"singular": "seens", "shortNames": ["seens", "oz"], "categories": ["all"]}}});
     let mut second = definition("others", "Seens", &names);
     let status = accepted_status(&second, &[first.clone(), second.clone()], "T2");
+    assert!(!is_served(&second, [&first, &second]), "there would be two of one kind");
+    assert!(is_served(&first, [&first, &second]) && is_served(&second, [&second]));
     assert_eq!(status["acceptedNames"], json!({"plural": "others", "kind": "", "categories": ["all"]}));
     assert_eq!(condition(&status, "NamesAccepted"), "False T2 ListKindConflict \"SeensList\" is already in use");
     assert_eq!(condition(&status, "Established"), "False T2 NotAccepted not all names are accepted");
