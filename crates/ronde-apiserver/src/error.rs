@@ -7,6 +7,9 @@ use std::fmt::{self, Write as _};
 
 use serde_json::{Value, json};
 
+/// How many mistakes of one object are told. A body of the largest size has room for a hundred thousand.
+const FIELD_ERRORS_MAX: usize = 1000;
+
 /// A failed request: what becomes the `Status` object in the answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiError {
@@ -95,8 +98,12 @@ impl ApiError {
 
     /// An object that does not pass validation. `s.what` is the kind here.
     pub fn invalid(s: Subject<'_>, errors: &[FieldError]) -> Self {
-        let message = format!("{} \"{}\" is invalid: {}", s.qualified(), s.name, aggregate(errors));
-        let causes: Vec<Value> = errors.iter().map(FieldError::cause).collect();
+        let told = &errors[..errors.len().min(FIELD_ERRORS_MAX)];
+        let mut message = format!("{} \"{}\" is invalid: {}", s.qualified(), s.name, aggregate(told));
+        if told.len() < errors.len() {
+            message.push_str(&format!(" and {} more", errors.len() - told.len()));
+        }
+        let causes: Vec<Value> = told.iter().map(FieldError::cause).collect();
         let mut details = s.details();
         details["causes"] = Value::Array(causes);
         Self::new(422, "Invalid", message).with_details(details)
@@ -297,5 +304,21 @@ fn aggregate(errors: &[FieldError]) -> String {
     match texts.as_slice() {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_tells_a_bounded_number_of_mistakes() {
+        let subject = Subject { group: "", what: "Pod", name: "a" };
+        let errors: Vec<_> = (0..FIELD_ERRORS_MAX + 2).map(|n| FieldError::required(format!("f{n}"), "")).collect();
+        let whole = ApiError::invalid(subject, &errors[..FIELD_ERRORS_MAX]);
+        assert!(whole.message.ends_with(", f999: Required value]"), "{}", whole.message);
+        let cut = ApiError::invalid(subject, &errors);
+        assert_eq!(cut.message, whole.message + " and 2 more");
+        assert_eq!(cut.details.expect("causes")["causes"].as_array().map(Vec::len), Some(FIELD_ERRORS_MAX));
     }
 }
