@@ -35,6 +35,8 @@ use crate::{
 const NOTES_MAX: usize = 64;
 /// After an error of the machine or of the API.
 const RETRY: Duration = Duration::from_secs(1);
+/// Until a dying supervisor is dead.
+const DEAF_RETRY: Duration = Duration::from_millis(20);
 /// Nothing is missed, but a second look costs little.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
@@ -191,7 +193,13 @@ impl Worker {
             self.act(action, now).await?;
         }
         self.refresh_volumes(&sandbox).await;
-        Ok(Some(if acted { Duration::ZERO } else { until(&decision, now) }))
+        // A supervisor that lives and is not heard of is dying: its lock goes a moment after its socket.
+        let is_deaf = matches!(sandbox, Sandbox::Ready { .. }) && self.news.is_none();
+        Ok(Some(match (acted, is_deaf) {
+            (true, _) => Duration::ZERO,
+            (false, true) => DEAF_RETRY,
+            (false, false) => until(&decision, now),
+        }))
     }
 
     fn name(&self) -> String {
