@@ -2,7 +2,7 @@
 # Runs all tests, then lists and counts those that could not run on this machine.
 #
 # A test skips itself through `ronde_sim::skip`, which appends a line to $RONDE_SKIPS. With
-# RONDE_REQUIRE_PROGRAMS=1 (CI) a test that was skipped for want of a program is a failure.
+# RONDE_REQUIRE_PROGRAMS=1 (CI) a test that was skipped for want of kubectl or helm is a failure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -22,8 +22,8 @@ if ((count > 0)); then
 fi
 printf '\n%d skipped\n' "$count"
 
-if [[ ${RONDE_REQUIRE_PROGRAMS:-0} == 1 ]] && grep -q 'is not installed' "$skips"; then
-    printf 'error: a program that the tests need is missing, and RONDE_REQUIRE_PROGRAMS is set\n' >&2
+if [[ ${RONDE_REQUIRE_PROGRAMS:-0} == 1 ]] && grep -qE '`(kubectl|helm)` is not installed' "$skips"; then
+    printf 'error: kubectl or helm is missing, and RONDE_REQUIRE_PROGRAMS is set\n' >&2
     ((result)) || result=1
 fi
 exit "$result"
