@@ -1,7 +1,7 @@
 //! The rules for names in the Kubernetes API, with the words the real server uses when one is broken.
 //!
 //! Every rule takes the text and returns what is wrong with it: nothing means valid. Callers put the messages into a
-//! [`crate::error::FieldError`] with their own path. The rules only look at the text: whether a field is required,
+//! field error with their own path. The rules only look at the text: whether a field is required,
 //! and what a name refers to, is the caller's business. Lengths are in bytes, as in the real server.
 
 use std::{

@@ -1,0 +1,7 @@
+//! The small languages of the Kubernetes API: quantities (`500m`, `1.5Gi`) and the rules for names.
+//!
+//! Both the API server, which knows none of our kinds, and the rules of our kinds, which know no server, speak them.
+//! Pure text in, values or complaints out, in the words of the real server.
+
+pub mod names;
+pub mod quantity;
