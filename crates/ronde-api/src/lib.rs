@@ -1,0 +1,45 @@
+//! The words of the system: the kinds of batch work, their names and labels, their defaults and rules, their CRDs.
+//!
+//! Everything here is pure: no clock, no randomness, no environment, nothing asynchronous. The kinds are those of
+//! Volcano, field for field, so that existing manifests and clients keep working. Controllers, the scheduler's shell,
+//! the command line and the one-machine API server all say these things in the words of this crate.
+//!
+//! The types are raw: what a user may write, also if it is wrong. Fields with a fixed set of words are texts in them;
+//! the methods beside them answer in enums.
+
+#[macro_use]
+mod kind;
+#[macro_use]
+mod words;
+
+mod command;
+pub mod crd;
+mod duration;
+mod hyper_node;
+mod job;
+pub mod names;
+mod pod_group;
+mod queue;
+pub mod rules;
+
+pub use self::{
+    command::Command,
+    duration::{Duration, DurationError},
+    hyper_node::{
+        ExactMatch, HyperNode, HyperNodeMember, HyperNodeMemberSelector, HyperNodeSpec, HyperNodeStatus, MemberType,
+        RegexMatch,
+    },
+    job::{
+        Action, DependsOn, Event, Iteration, Job, JobCondition, JobPhase, JobSpec, JobState, JobStatus, JobVolume,
+        LifecyclePolicy, NetworkTopology, PartitionPolicy, PodPhase, TaskSpec, TaskStatus, TopologyMode,
+        TopologyPolicy,
+    },
+    pod_group::{
+        PodGroup, PodGroupCondition, PodGroupConditionType, PodGroupPhase, PodGroupSpec, PodGroupStatus, SubGroupPolicy,
+    },
+    queue::{
+        Affinity, DequeueStrategy, ExtendCluster, Guarantee, NodeGroupAffinity, Queue, QueueSpec, QueueState,
+        QueueStatus, Reservation, ResourceList,
+    },
+    words::UnknownWord,
+};

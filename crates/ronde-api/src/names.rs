@@ -1,0 +1,75 @@
+//! Names that users, scripts and other components rely on: labels, annotations, queues, plugins.
+//!
+//! They are Volcano's, letter for letter. A name that stands in two places of the system stands here.
+
+/// The scheduler of jobs that name none.
+pub const SCHEDULER: &str = "volcano";
+/// The queue of jobs that name none.
+pub const DEFAULT_QUEUE: &str = "default";
+/// The queue above all others.
+pub const ROOT_QUEUE: &str = "root";
+
+/// Labels and annotations of the pods of a job.
+pub const JOB_NAME: &str = "volcano.sh/job-name";
+pub const JOB_NAMESPACE: &str = "volcano.sh/job-namespace";
+pub const QUEUE_NAME: &str = "volcano.sh/queue-name";
+pub const TASK_SPEC: &str = "volcano.sh/task-spec";
+pub const TASK_INDEX: &str = "volcano.sh/task-index";
+pub const JOB_VERSION: &str = "volcano.sh/job-version";
+pub const JOB_RETRY_COUNT: &str = "volcano.sh/job-retry-count";
+pub const TEMPLATE_UID: &str = "volcano.sh/template-uid";
+pub const PARTITION_ID: &str = "volcano.sh/partition-id";
+pub const NUMA_TOPOLOGY_POLICY: &str = "volcano.sh/numa-topology-policy";
+pub const JOB_FORWARDING: &str = "volcano.sh/job-forwarding";
+/// On a pod that the controller itself has killed.
+pub const OUT_OF_SYNC: &str = "volcano.sh/controller-out-of-sync";
+
+/// Copied from jobs to their pods.
+pub const PREEMPTABLE: &str = "volcano.sh/preemptable";
+pub const COOLDOWN_TIME: &str = "volcano.sh/cooldown-time";
+pub const REVOCABLE_ZONE: &str = "volcano.sh/revocable-zone";
+pub const JDB_MIN_AVAILABLE: &str = "volcano.sh/jdb-min-available";
+pub const JDB_MAX_UNAVAILABLE: &str = "volcano.sh/jdb-max-unavailable";
+
+/// On a job: what kind of work it is, for people.
+pub const JOB_TYPE: &str = "volcano.sh/job-type";
+
+/// On a pod: the PodGroup it is a member of.
+pub const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
+/// On a pod or a namespace: the queue of groups that name none.
+pub const GROUP_QUEUE: &str = "scheduling.volcano.sh/queue-name";
+/// On the owner of plain pods: `minMember` of the group they get.
+pub const GROUP_MIN_MEMBER: &str = "scheduling.volcano.sh/group-min-member";
+/// On plain pods: the network topology of the group they get.
+pub const NETWORK_TOPOLOGY_MODE: &str = "volcano.sh/network-topology-mode";
+pub const NETWORK_TOPOLOGY_HIGHEST_TIER: &str = "volcano.sh/network-topology-highest-tier";
+
+/// On a queue: its place among others, in the older form of a path and the weights along it.
+pub const HIERARCHY: &str = "volcano.sh/hierarchy";
+pub const HIERARCHY_WEIGHTS: &str = "volcano.sh/hierarchy-weights";
+/// On a queue that was closed because its parent was.
+pub const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
+
+/// The plugins of jobs.
+pub mod plugins {
+    pub const ENV: &str = "env";
+    pub const SVC: &str = "svc";
+    pub const SSH: &str = "ssh";
+    pub const TENSORFLOW: &str = "tensorflow";
+    pub const MPI: &str = "mpi";
+    pub const PYTORCH: &str = "pytorch";
+    pub const RAY: &str = "ray";
+    pub const HCCLRANK: &str = "hcclrank";
+
+    pub const ALL: [&str; 8] = [ENV, SVC, SSH, TENSORFLOW, MPI, PYTORCH, RAY, HCCLRANK];
+}
+
+/// Returns the name of a pod of a job.
+pub fn pod(job: &str, task: &str, index: impl std::fmt::Display) -> String {
+    format!("{job}-{task}-{index}")
+}
+
+/// Returns the name of the PodGroup of a job.
+pub fn pod_group(job: &str, job_uid: &str) -> String {
+    format!("{job}-{job_uid}")
+}
