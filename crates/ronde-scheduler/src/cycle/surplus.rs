@@ -1,0 +1,50 @@
+//! Places pods above the minimum of their groups, one after the other, whoever has least first.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Cycle, gang::Gang, lines::Lines, place::try_surplus, request_of};
+use crate::cluster::nodes::Mode;
+
+impl Cycle<'_> {
+    pub fn place_surplus(&mut self, mut groups: Vec<(usize, usize)>) {
+        groups.append(&mut self.completed);
+        let mut lines = Lines::new(&self.ledger, false);
+        let mut progress: BTreeMap<usize, Progress> = BTreeMap::new();
+        for (account, slot) in groups.into_iter().filter(|(account, _)| !self.blocked.contains(account)) {
+            // It may have been pushed out a moment ago.
+            if let Some(gang) = self.cluster.gang(slot).filter(|gang| gang.needs.are_met()) {
+                lines.join(self.cluster, &self.ledger, account, slot);
+                progress.insert(slot, Progress { gang, next: 0 });
+            }
+        }
+        while let Some((account, slot)) = lines.next(&self.ledger) {
+            let Some(progress) = progress.get_mut(&slot) else { continue };
+            if self.place_next(account, slot, progress) {
+                lines.join(self.cluster, &self.ledger, account, slot);
+            }
+        }
+    }
+
+    /// Places the next bundle of a group that finds room; returns whether there was one.
+    fn place_next(&mut self, account: usize, slot: usize, progress: &mut Progress) -> bool {
+        while let Some(bundle) = progress.gang.bundles.get(progress.next) {
+            progress.next += 1;
+            let class = self.cluster.pods.get(bundle.pods[0]).class;
+            let request = request_of(self.cluster, bundle.pods.iter());
+            if self.cluster.capacity(class, Mode::Now) == 0 || self.exceeded(account, slot, &request, true).is_some() {
+                continue;
+            }
+            if let Some(placement) = try_surplus(self.cluster, slot, &progress.gang, bundle) {
+                self.commit(account, slot, &placement);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// How far a group has come with its bundles.
+struct Progress {
+    gang: Arc<Gang>,
+    next: usize,
+}

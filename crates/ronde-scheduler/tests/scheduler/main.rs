@@ -1,0 +1,11 @@
+//! The scheduler seen from outside: changes in, plans out.
+
+mod gangs;
+mod nodes;
+mod preemption;
+mod properties;
+mod queues;
+mod shadow;
+mod simulation;
+mod topology;
+mod world;

@@ -1,0 +1,184 @@
+//! Queues: who gets how much, in which order, and who is let in.
+
+use crate::world::{plan, same, show, steps, tell, world};
+
+#[track_caller]
+fn check(name: &str, text: &str, expected: &str) {
+    assert_eq!(steps(&plan(&mut world(text), 0)), expected, "{name}");
+}
+
+#[track_caller]
+fn check_all(name: &str, text: &str, expected: &str) {
+    same(name, &show(&plan(&mut world(text), 0)), expected);
+}
+
+#[test]
+fn limits() {
+    let two = "group x queue=q min=2 at=1; pods x 0..2 gpu=1; group y queue=q min=2 at=2; pods y 0..2 gpu=1";
+    check_all(
+        "the second gang is over the limit",
+        &format!("node a gpu=8; queue q cap.gpu=3; {two}"),
+        "admit x
+        admit y
+        bind x-0 to a
+        bind x-1 to a
+        y waits (QueueLimit): needs 2 nvidia.com/gpu; queue `q` uses 2 of its limit of 3",
+    );
+    check_all(
+        "at its limit",
+        &format!("node a gpu=8; queue q cap.gpu=2; {two}"),
+        "admit x
+        admit y
+        bind x-0 to a
+        bind x-1 to a
+        y waits (QueueLimit): needs 2 nvidia.com/gpu; queue `q` is at its limit of 2",
+    );
+    check(
+        "of the parent",
+        &format!("node a gpu=8; queue p cap.gpu=2; queue q parent=p; {two}"),
+        "bind x-0 to a; bind x-1 to a",
+    );
+    check(
+        "what is guaranteed to another is kept for it",
+        &format!("node a gpu=4; queue q; queue r guarantee.gpu=2; {two}"),
+        "bind x-0 to a; bind x-1 to a",
+    );
+    check(
+        "more is guaranteed than there is: others still run what is not scarce",
+        "node a cpu=4; queue q; queue r guarantee.gpu=9; group x queue=q; pods x 0 cpu=1",
+        "bind x-0 to a",
+    );
+    check(
+        "surplus too",
+        "node a gpu=8; queue q cap.gpu=3; group x queue=q min=2; pods x 0..5 gpu=1",
+        "bind x-0 to a; bind x-1 to a; bind x-2 to a",
+    );
+}
+
+#[test]
+fn fair_by_weight() {
+    let gangs = |queue: &str, name: &str| {
+        (0..4).map(|n| format!("group {name}{n} queue={queue} at={n}; pods {name}{n} 0 gpu=1;")).collect::<String>()
+    };
+    let count = |plan: &str, name: &str| plan.matches(&format!("bind {name}")).count();
+    let share = |queues: &str| {
+        let text = format!("node a gpu=4; {queues}; {} {}", gangs("q", "x"), gangs("r", "y"));
+        let done = steps(&plan(&mut world(&text), 0));
+        (count(&done, "x"), count(&done, "y"))
+    };
+    assert_eq!(share("queue q; queue r"), (2, 2), "equal weights");
+    assert_eq!(share("queue q weight=3; queue r"), (3, 1), "three to one");
+    assert_eq!(share("queue q; queue r prio=1"), (0, 4), "the more important queue first");
+    assert_eq!(share("queue q deserved.gpu=1; queue r deserved.gpu=3"), (1, 3), "as deserved");
+    assert_eq!(share("queue p weight=3; queue q parent=p; queue r"), (3, 1), "the weight of the parent");
+    assert_eq!(share("queue q cap.gpu=1; queue r"), (1, 3), "what one may not have goes to the other");
+}
+
+#[test]
+fn broken_queues_stop_nobody_else() {
+    let text = "node a cpu=8; queue q; queue lost parent=nowhere; queue x parent=y; queue y parent=x;
+        group g queue=q; pods g 0 cpu=1; group h queue=lost; pods h 0 cpu=1; group i queue=x; pods i 0 cpu=1";
+    check("under the root", text, "bind h-0 to a; bind g-0 to a; bind i-0 to a");
+    let warnings = world(text).warnings();
+    assert_eq!(warnings.len(), 3, "{warnings:?}");
+    assert!(warnings[0].starts_with("queue `lost` names the parent `nowhere`, which does not exist"), "{warnings:?}");
+    check_all(
+        "groups that have no place to be",
+        "node a cpu=8; queue p; queue c parent=p; queue s closed; group g queue=p; pods g 0; group h queue=none; pods h 0;
+         group i queue=s; pods i 0",
+        "g waits (QueueNotLeaf): queue `p` has queues below it; only the lowest run groups
+        h waits (QueueMissing): queue `none` does not exist
+        i waits (QueueClosed): queue `s` is closed",
+    );
+    check(
+        "in a closed queue what has begun goes on",
+        "node a cpu=8; queue s closed; group g queue=s min=1 started; pods g 0 cpu=1 on=a running; pods g 1 cpu=1",
+        "bind g-1 to a",
+    );
+}
+
+#[test]
+fn first_in_first_out_or_not() {
+    let gangs = "group x queue=q min=3 at=1; pods x 0..3 gpu=1; group y queue=q min=1 at=2; pods y 0 gpu=1";
+    check("others may pass", &format!("node a gpu=2; queue q; {gangs}"), "bind y-0 to a");
+    check_all(
+        "others may not",
+        &format!("node a gpu=2; queue q fifo; {gangs}"),
+        "admit x
+        admit y
+        y waits (BehindInQueue): queue `q` is strictly first in, first out, and `x` is first
+        x waits (NotEnoughResources): needs 3 pods × 1 nvidia.com/gpu; room for 2: 2 on a",
+    );
+    check(
+        "priority is still first",
+        "node a gpu=1; queue q fifo; group x queue=q at=1; pods x 0 gpu=1; group y queue=q at=2 prio=5; pods y 0 gpu=1",
+        "bind y-0 to a",
+    );
+}
+
+#[test]
+fn admission_never_blocks_an_idle_cluster() {
+    let admitted = |text: &str| {
+        let plan = plan(&mut world(text), 100);
+        show(&plan)
+            .lines()
+            .filter_map(|line| line.strip_prefix("admit ").map(str::to_owned))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(admitted("node a gpu=4; group g needs.gpu=4"), "g", "there is room");
+    assert_eq!(admitted("node a gpu=4; group g needs.gpu=40"), "g", "the first is let in for an autoscaler to see");
+    assert_eq!(admitted("node a gpu=4; group g at=1 needs.gpu=4; group h at=2 needs.gpu=4"), "g", "no room beside it");
+    assert_eq!(admitted("node a gpu=4; group g at=1 needs.gpu=2; group h at=2 needs.gpu=2"), "g h", "room for both");
+    assert_eq!(
+        admitted("node a gpu=4; group g at=1 needs.gpu=4; group h at=2 prio=1 needs.gpu=4"),
+        "h",
+        "the important first"
+    );
+    assert_eq!(admitted("node a gpu=4; group g; group h"), "g h", "who says nothing comes in");
+    assert_eq!(
+        admitted("node a gpu=4; queue q cap.gpu=2; group g queue=q needs.gpu=3"),
+        "",
+        "over the limit of the queue"
+    );
+    let full = "node a gpu=4; queue q cap.gpu=2; group low queue=q admitted=0 started; pods low 0 gpu=2 on=a";
+    assert_eq!(admitted(&format!("{full}; group g queue=q needs.gpu=1")), "", "the queue is full");
+    assert_eq!(admitted(&format!("{full}; group g queue=q needs.gpu=1 prio=1")), "g", "of less important ones");
+    let admitted_before =
+        |second: i64| admitted(&format!("node a gpu=4; group g needs.gpu=4 admitted={second}; group h needs.gpu=4"));
+    assert_eq!(admitted_before(70), "", "its pods may still come");
+    assert_eq!(admitted_before(30), "h", "they have not come");
+    assert_eq!(
+        admitted("node a gpu=4; group g min=9 needs.gpu=9 admitted=0; pods g 0..9 gpu=1; group h needs.gpu=4"),
+        "h",
+        "a gang that finds no room takes none"
+    );
+}
+
+#[test]
+fn waits_to_be_admitted() {
+    let mut cluster = world("node a gpu=4; group g at=1 needs.gpu=4; group h at=2 needs.gpu=4 needs.cpu=1");
+    same(
+        "what is missing is told",
+        &show(&plan(&mut cluster, 0)),
+        "admit g
+        h waits (NotEnoughResources): its pods are created when there is room: needs 4 nvidia.com/gpu (4 free), 1 cpu (0 free)",
+    );
+    tell(&mut cluster, "pods g 0 gpu=4");
+    assert_eq!(steps(&plan(&mut cluster, 1)), "bind g-0 to a");
+    tell(&mut cluster, "pods g 0 gpu=4 on=a succeeded; node a gpu=4 cpu=1");
+    assert_eq!(plan(&mut cluster, 2).to_string(), "admit ns/h\n");
+}
+
+#[test]
+fn usage_is_told() {
+    let mut cluster = world("node a gpu=4; queue p; queue q parent=p; group g queue=q; pods g 0 gpu=2");
+    plan(&mut cluster, 0);
+    let usage = cluster.queues();
+    let of = |name: &str| {
+        usage.iter().find(|(queue, _)| queue.as_str() == name).map(|(_, usage)| usage.allocated.to_string())
+    };
+    assert_eq!(of("q").as_deref(), Some("2 nvidia.com/gpu"));
+    assert_eq!(of("p").as_deref(), Some("2 nvidia.com/gpu"), "with those below it");
+    assert_eq!(of("default").as_deref(), Some(""));
+}
