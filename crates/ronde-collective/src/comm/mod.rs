@@ -1,0 +1,171 @@
+//! A group of ranks that can talk: its ways, its rounds, and the collectives chosen for its shape.
+//!
+//! `form.rs` brings a group together, `collectives.rs` chooses algorithms. A group on one host speaks its rounds
+//! through slots in shared memory; others gather notes over the wire.
+
+mod adasum;
+mod collectives;
+mod form;
+
+use std::{
+    os::fd::{AsFd as _, OwnedFd},
+    sync::{Arc, atomic::AtomicBool},
+    time::Instant,
+};
+
+use crate::{
+    algorithms::{Team, Topology},
+    error::{Error, Result},
+    negotiate::fuse::Limits,
+    shm::{self, Shm},
+    tcp::Farewell,
+    types::Rank,
+    wire::{Tick, Wire},
+};
+
+pub(crate) use self::form::{Site, form};
+
+/// The longest thing a member may say in one round.
+pub(crate) const NOTE_MAX: usize = shm::SLOT - 8;
+
+/// An estimate: up to here one latency for everybody's whole data should beat two for parts of it.
+const DATA_MAX_MEMORY: usize = 128 * 1024;
+const DATA_MAX_WIRE: usize = 16 * 1024;
+const MEGABYTE: usize = 1024 * 1024;
+
+/// A member of a group.
+#[derive(Debug)]
+pub(crate) struct Comm {
+    pub(crate) me: usize,
+    pub(crate) ranks: Vec<Rank>,
+    everybody: Vec<usize>,
+    topology: Topology,
+    wire: Wire,
+    bell: Bell,
+    /// What was said in this round, where there are no slots.
+    notes: Vec<Vec<u8>>,
+}
+
+/// Wakes the thread that drives a group, from other threads of the process.
+#[derive(Debug, Clone)]
+pub(crate) enum Bell {
+    Memory(shm::Bell),
+    Event(Arc<OwnedFd>),
+}
+
+impl Bell {
+    pub(crate) fn ring(&self) {
+        match self {
+            Self::Memory(bell) => bell.ring(),
+            // Full means that it has been rung already.
+            Self::Event(event) => {
+                let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+            }
+        }
+    }
+}
+
+impl Comm {
+    pub(crate) fn size(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// What another thread sets so that every wait of this group ends.
+    pub(crate) fn closing(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.wire.is_closing)
+    }
+
+    pub(crate) fn bell(&self) -> Bell {
+        self.bell.clone()
+    }
+
+    /// The segment, if all members are in it: then the rounds are there.
+    fn slots(&self) -> Option<&Shm> {
+        self.wire.shm.as_ref().filter(|_| self.topology.is_one_host())
+    }
+
+    /// Whether waiting for a round can be left and taken up again by another thread.
+    pub(crate) fn is_interruptible(&self) -> bool {
+        self.size() == 1 || self.slots().is_some()
+    }
+
+    /// Bytes of tensors that are worth saying along with a round: everybody gets and combines all of them.
+    pub(crate) fn data_max(&self) -> usize {
+        let all = if self.is_interruptible() { DATA_MAX_MEMORY } else { DATA_MAX_WIRE };
+        all / self.size().next_power_of_two()
+    }
+
+    /// What fusion is good for here: in memory a batch should stay in the caches.
+    pub(crate) fn fusion_limits(&self, threshold: usize) -> Limits {
+        let (most, alone) =
+            if self.is_interruptible() { (2 * MEGABYTE, MEGABYTE / 4) } else { (32 * MEGABYTE, 4 * MEGABYTE) };
+        Limits { threshold: threshold.min(most), alone }
+    }
+
+    /// Says our part of the next round, given in pieces of at most [`NOTE_MAX`] bytes together.
+    pub(crate) fn say<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) {
+        if self.topology.is_one_host()
+            && let Some(shm) = &mut self.wire.shm
+        {
+            return shm.say(pieces);
+        }
+        self.notes = vec![pieces.flatten().copied().collect()];
+    }
+
+    /// Waits until all have spoken in our round; false if the time is over, which happens on one host only.
+    ///
+    /// Elsewhere `tick` is called now and then with the ranks that are waited for.
+    pub(crate) fn hear(&mut self, deadline: Option<Instant>, tick: &mut Tick<'_>) -> Result<bool> {
+        if let Some(shm) = self.slots() {
+            return shm.hear(deadline);
+        }
+        if self.size() > 1 {
+            let note = self.notes.pop().unwrap_or_default();
+            let team = Team { wire: &self.wire, members: &self.everybody, me: self.me };
+            self.notes = team.gather_notes(&note, tick)?;
+        }
+        Ok(true)
+    }
+
+    /// What a member said in our round; everybody has spoken.
+    pub(crate) fn said(&self, member: usize) -> &[u8] {
+        match self.slots() {
+            Some(shm) => shm.said(member),
+            None => &self.notes[member],
+        }
+    }
+
+    /// Members that have not spoken in our round, as far as that can be known.
+    pub(crate) fn silent(&self) -> Vec<Rank> {
+        let Some(shm) = self.slots() else { return Vec::new() };
+        (0..self.size()).filter(|member| !shm.has_spoken(*member)).map(|member| self.ranks[member]).collect()
+    }
+
+    /// Whether a peer has begun the round after ours.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.size() > 1 && self.slots().map_or_else(|| self.wire.is_awaited(), Shm::is_awaited)
+    }
+
+    /// Waits until a peer begins the next round, or the bell is rung, or a while is over.
+    pub(crate) fn listen(&self, deadline: Option<Instant>, is_called: impl Fn() -> bool) -> Result<()> {
+        match (self.slots(), &self.bell) {
+            (Some(shm), _) => shm.listen(deadline, is_called).map(|_| ()),
+            (None, Bell::Event(event)) => {
+                if !is_called() {
+                    self.wire.listen(event.as_fd())?;
+                }
+                let _ = rustix::io::read(event, &mut [0_u8; 8]);
+                Ok(())
+            }
+            (None, Bell::Memory(_)) => Ok(()),
+        }
+    }
+
+    /// Says goodbye, or tells the others whom we have lost.
+    pub(crate) fn part(&self, error: Option<&Error>) {
+        self.wire.part(match error {
+            Some(Error::Lost { rank, .. }) => Farewell::Lost(*rank),
+            _ => Farewell::Left,
+        });
+    }
+}

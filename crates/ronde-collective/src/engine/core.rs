@@ -1,0 +1,300 @@
+//! The driver's state of a group, and one turn of its wheel.
+//!
+//! A turn: take what is new, say it, hear the others, decide together, act. A member speaks if it has something new
+//! or if others have begun a round while it has something in flight; so rounds happen when there is work, and cost
+//! nothing when there is none.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fs::OpenOptions,
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{act::Actor, group::Group, handle::Completion, serve::serve, stall::Watch, work::Tensor};
+use crate::{
+    clock,
+    codec::Writer,
+    comm::{Comm, NOTE_MAX},
+    error::{Error, Result},
+    metrics::Metrics,
+    negotiate::{
+        Negotiator, Response,
+        fuse::{Batch, Limits, fuse},
+        note::Note,
+        request::Request,
+    },
+    timeline::Timeline,
+    tune::Tuner,
+    types::Rank,
+};
+
+/// How often a wait is interrupted to look for stalls and for the end.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A request of this rank.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) request: Arc<Request>,
+    pub(super) tensors: Vec<Tensor>,
+    pub(super) completion: Arc<Completion>,
+    pub(super) since: Instant,
+}
+
+/// A group's connections and what is known of its work.
+#[derive(Debug)]
+pub(super) struct Core {
+    /// Gone when the group has failed.
+    comm: Option<Comm>,
+    state: State,
+}
+
+#[derive(Debug)]
+struct State {
+    negotiator: Negotiator,
+    entries: HashMap<String, Entry>,
+    unsaid: VecDeque<Arc<Request>>,
+    has_spoken: bool,
+    limits: Limits,
+    last_round: Option<Instant>,
+    parts: Parts,
+}
+
+/// What a core is made of besides its connections.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) cache_capacity: usize,
+    pub(super) fusion_threshold: usize,
+    pub(super) cycle_time: Duration,
+    pub(super) watch: Watch,
+    pub(super) actor: Actor,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) timeline: Arc<Timeline>,
+    pub(super) tuner: Option<Tuner>,
+    pub(super) tune_log: Option<PathBuf>,
+}
+
+impl Core {
+    pub(super) fn new(comm: Comm, parts: Parts) -> Self {
+        let state = State {
+            negotiator: Negotiator::new(comm.ranks.clone(), parts.cache_capacity),
+            entries: HashMap::new(),
+            unsaid: VecDeque::new(),
+            has_spoken: false,
+            limits: comm.fusion_limits(parts.fusion_threshold),
+            last_round: None,
+            parts,
+        };
+        Self { comm: Some(comm), state }
+    }
+
+    pub(super) fn comm(&self) -> &Comm {
+        self.comm.as_ref().expect("a new core has its connections")
+    }
+
+    /// Turns the wheel until `is_enough`, or until nothing can be done any more.
+    pub(super) fn drive(&mut self, group: &Group, deadline: Option<Instant>, is_enough: impl Fn() -> bool) {
+        while !is_enough() {
+            let done = if group.is_closing() { Err(Error::Shutdown(None)) } else { self.turn(group, deadline) };
+            if let Err(error) = done {
+                return self.fail(group, &error);
+            }
+        }
+    }
+
+    fn turn(&mut self, group: &Group, deadline: Option<Instant>) -> Result<()> {
+        let Some(comm) = &mut self.comm else { return Err(Error::Shutdown(None)) };
+        let state = &mut self.state;
+        // 1. take what is new
+        state.take(group.take_new());
+        // 2. say it, or answer those who have begun
+        if !state.has_spoken {
+            if state.unsaid.is_empty() && !comm.is_awaited() {
+                comm.listen(Some(next_tick(deadline)), || group.has_new())?;
+                return state.look_for_stalls(&[]);
+            }
+            state.speak(comm);
+        }
+        // 3. hear the others
+        if !state.hear(comm, deadline)? {
+            return Ok(());
+        }
+        // 4. decide together
+        let (notes, data) = read_notes(comm)?;
+        let is_in_step = state.negotiator.is_in_step(&notes);
+        let responses = state.decide(comm, &notes);
+        // 5. act
+        if is_in_step { state.serve(comm.me, group, responses, &data) } else { state.act(comm, group, responses) }
+    }
+
+    /// Ends the group: everything in flight fails, the peers are told, and nothing new is taken.
+    pub(super) fn fail(&mut self, group: &Group, error: &Error) {
+        let unseen = group.refuse(error);
+        if let Some(comm) = self.comm.take() {
+            comm.part(Some(error));
+        }
+        self.state.unsaid.clear();
+        for entry in unseen.into_iter().chain(self.state.entries.drain().map(|(_, entry)| entry)) {
+            group.finished(&entry.request.name, &entry.completion, Err(error.clone()));
+        }
+    }
+}
+
+impl State {
+    fn take(&mut self, new: Vec<Entry>) {
+        for entry in new {
+            self.parts.timeline.negotiation_begins(&entry.request, entry.since);
+            self.unsaid.push_back(Arc::clone(&entry.request));
+            self.entries.insert(entry.request.name.clone(), entry);
+        }
+    }
+
+    /// Says what is new, as much as fits into a round, with the tensors if they are small.
+    fn speak(&mut self, comm: &mut Comm) {
+        self.collect_for_a_while();
+        let mut room = NOTE_MAX - Note::HEAD_MAX;
+        let mut said: Vec<Arc<Request>> = Vec::new();
+        while let Some(request) = self.unsaid.pop_front_if(|request| request.written_max() <= room) {
+            room -= request.written_max();
+            said.push(request);
+        }
+        let bytes: usize = said.iter().map(|request| request.bytes()).sum();
+        let can_carry = |request: &Arc<Request>| request.kind.is_servable(request.op);
+        let note = Note {
+            has_data: self.unsaid.is_empty() && bytes <= comm.data_max().min(room) && said.iter().all(can_carry),
+            items: said.iter().map(|request| self.negotiator.item(comm.me, request)).collect(),
+            threshold: self.parts.tuner.as_ref().map_or(0, |tuner| tuner.threshold() as u64),
+        };
+        let mut head = Writer::default();
+        note.write(&mut head);
+        let carried = if note.has_data { said.as_slice() } else { &[] };
+        let tensors = carried.iter().flat_map(|request| self.entries[&request.name].tensors.iter());
+        comm.say([head.0.as_slice()].into_iter().chain(tensors.map(|tensor| tensor.input.as_slice())));
+        self.has_spoken = true;
+    }
+
+    /// Where a cycle time is set, rounds are not closer than that.
+    fn collect_for_a_while(&mut self) {
+        if !self.parts.cycle_time.is_zero() {
+            let next = self.last_round.map(|last| last + self.parts.cycle_time);
+            std::thread::sleep(next.map_or(Duration::ZERO, |next| next.saturating_duration_since(clock::now())));
+            self.last_round = Some(clock::now());
+        }
+        self.parts.timeline.cycle_starts();
+    }
+
+    fn hear(&mut self, comm: &mut Comm, deadline: Option<Instant>) -> Result<bool> {
+        let (watch, entries, negotiator) = (&mut self.parts.watch, &self.entries, &self.negotiator);
+        let mut tick = |silent: &[Rank]| watch.look(entries, negotiator, silent);
+        let has_heard = comm.hear(Some(next_tick(deadline)), &mut tick)?;
+        self.has_spoken = !has_heard;
+        if !has_heard {
+            self.look_for_stalls(&comm.silent())?;
+        }
+        Ok(has_heard)
+    }
+
+    fn look_for_stalls(&mut self, silent: &[Rank]) -> Result<()> {
+        self.parts.watch.look(&self.entries, &self.negotiator, silent)
+    }
+
+    fn decide(&mut self, comm: &Comm, notes: &[Note]) -> Vec<Response> {
+        self.parts.metrics.round(notes);
+        self.parts.timeline.heard(&self.negotiator, notes, &comm.ranks);
+        let responses = self.negotiator.round(notes);
+        // The first member's wishes are everybody's.
+        let wished = notes.first().and_then(|note| usize::try_from(note.threshold).ok());
+        if let Some(threshold) = wished.filter(|threshold| *threshold > 0) {
+            self.limits = comm.fusion_limits(threshold);
+        }
+        responses
+    }
+
+    /// Everybody brought its data along: the results are made from that.
+    fn serve(&mut self, me: usize, group: &Group, responses: Vec<Response>, data: &[&[u8]]) -> Result<()> {
+        let mut data = data.to_vec();
+        for response in responses {
+            self.parts.timeline.operation_begins(&response);
+            let entry = self.entries.remove(&response.name);
+            let (tensors, completion) = entry.map(|entry| (entry.tensors, entry.completion)).unzip();
+            let result = serve(&response, me, tensors.unwrap_or_default(), &mut data)?;
+            self.parts.metrics.done(&response, 1);
+            self.parts.timeline.operation_ends(&response);
+            if let Some(completion) = completion {
+                group.finished(&response.name, &completion, result);
+            }
+        }
+        self.parts.timeline.flush();
+        Ok(())
+    }
+
+    fn act(&mut self, comm: &mut Comm, group: &Group, responses: Vec<Response>) -> Result<()> {
+        for Batch(responses) in fuse(responses, self.limits) {
+            let begun = clock::now();
+            responses.iter().for_each(|response| self.parts.timeline.operation_begins(response));
+            let (mut tensors, mut completions) = (Vec::new(), Vec::new());
+            for response in &responses {
+                let entry = self.entries.remove(&response.name).map(|entry| (entry.tensors, entry.completion));
+                let (of_entry, completion) = entry.unzip();
+                tensors.push(of_entry);
+                completions.push(completion);
+            }
+            let results = self.parts.actor.act(comm, &responses, tensors).inspect_err(|error| {
+                finish_all(group, &responses, &completions, error);
+            })?;
+            self.account(&responses, begun);
+            for ((response, completion), result) in responses.iter().zip(completions).zip(results) {
+                self.parts.timeline.operation_ends(response);
+                if let Some(completion) = completion {
+                    group.finished(&response.name, &completion, result);
+                }
+            }
+        }
+        self.parts.timeline.flush();
+        Ok(())
+    }
+
+    fn account(&mut self, responses: &[Response], begun: Instant) {
+        let bytes: usize = responses.iter().map(|response| self.parts.metrics.done(response, responses.len())).sum();
+        if let Some(tuner) = &mut self.parts.tuner {
+            tuner.record(bytes, begun.elapsed());
+            for row in tuner.take_log() {
+                tracing::info!(row, "autotune");
+                append(self.parts.tune_log.as_deref(), &row);
+            }
+        }
+    }
+}
+
+/// Adds a row to the autotuner's log; a log that cannot be written is missed by nobody but its reader.
+fn append(path: Option<&Path>, row: &str) {
+    let file = path.map(|path| OpenOptions::new().append(true).create(true).open(path));
+    if let Some(Ok(mut file)) = file {
+        let _ = writeln!(file, "{row}");
+    }
+}
+
+fn finish_all(group: &Group, responses: &[Response], completions: &[Option<Arc<Completion>>], error: &Error) {
+    for (response, completion) in responses.iter().zip(completions) {
+        if let Some(completion) = completion {
+            group.finished(&response.name, completion, Err(error.clone()));
+        }
+    }
+}
+
+/// What everybody said, and the data that came along.
+fn read_notes(comm: &Comm) -> Result<(Vec<Note>, Vec<&[u8]>)> {
+    let read = |member: usize| {
+        let nonsense = || Error::Lost { rank: comm.ranks[member], reason: "it speaks nonsense".to_owned() };
+        Note::read(comm.said(member)).ok_or_else(nonsense)
+    };
+    let notes: Vec<(Note, &[u8])> = (0..comm.size()).map(read).collect::<Result<_>>()?;
+    Ok(notes.into_iter().unzip())
+}
+
+fn next_tick(deadline: Option<Instant>) -> Instant {
+    let tick = clock::now() + TICK;
+    deadline.map_or(tick, |deadline| deadline.min(tick))
+}

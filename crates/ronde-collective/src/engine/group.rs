@@ -1,0 +1,270 @@
+//! The ranks of a process set at work: callers put requests in, and one thread at a time drives them.
+//!
+//! A caller that waits drives the group itself if nobody else does, so that a synchronous operation needs no other
+//! thread. What nobody waits for is driven by a helper thread, which sleeps while there is nothing to do.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Instant,
+};
+
+use super::{
+    core::{Core, Entry},
+    handle::{Completion, Handle},
+    work::{Done, Work},
+};
+use crate::{
+    clock,
+    comm::Bell,
+    error::{Error, Result},
+    types::{Rank, SetId},
+};
+
+/// Requests that may be in flight at once; a training step has thousands at most.
+const IN_FLIGHT_MAX: usize = 1 << 20;
+
+/// One process set, on one of its members.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(super) ranks: Vec<Rank>,
+    /// Owned by callers for a moment each; the driver empties it.
+    inbox: Mutex<Inbox>,
+    has_new: AtomicBool,
+    /// Requests that are not done.
+    pending: AtomicUsize,
+    /// Owned by the thread that drives.
+    core: Mutex<Core>,
+    bell: Bell,
+    closing: Arc<AtomicBool>,
+    is_interruptible: bool,
+    helper: Helper,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    new: Vec<Entry>,
+    /// Names in flight.
+    names: BTreeMap<String, Name>,
+    failed: Option<Error>,
+}
+
+#[derive(Debug)]
+struct Name {
+    completion: Arc<Completion>,
+    /// Nobody will take the result.
+    is_abandoned: bool,
+}
+
+#[derive(Debug, Default)]
+struct Helper {
+    is_wanted: Mutex<bool>,
+    called: Condvar,
+    is_busy: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Group {
+    pub(super) fn new(core: Core) -> Arc<Self> {
+        let comm = core.comm();
+        Arc::new(Self {
+            ranks: comm.ranks.clone(),
+            inbox: Mutex::default(),
+            has_new: AtomicBool::new(false),
+            pending: AtomicUsize::new(0),
+            bell: comm.bell(),
+            closing: comm.closing(),
+            is_interruptible: comm.is_interruptible(),
+            core: Mutex::new(core),
+            helper: Helper::default(),
+        })
+    }
+
+    /// Puts work in. The caller will wait at once if `is_awaited`: then nobody else needs to be woken.
+    pub(super) fn submit(self: &Arc<Self>, work: Work, is_awaited: bool) -> Result<Handle> {
+        let request = Arc::new(work.request(&self.ranks)?);
+        let completion = Arc::new(Completion::default());
+        let name = request.name.clone();
+        let entry = Entry { request, tensors: work.tensors, completion: Arc::clone(&completion), since: clock::now() };
+        self.put(entry)?;
+        if !is_awaited {
+            self.call_helper();
+        }
+        Ok(Handle { name, completion, group: Arc::clone(self) })
+    }
+
+    pub(super) fn put(&self, entry: Entry) -> Result<()> {
+        let mut inbox = lock(&self.inbox);
+        if let Some(error) = &inbox.failed {
+            return Err(error.clone());
+        }
+        if inbox.names.contains_key(&entry.request.name) {
+            return Err(Error::Invalid(format!(
+                "Requested to {} a tensor with the same name as another tensor that is currently being processed: `{}`",
+                entry.request.kind.to_string().to_lowercase(),
+                entry.request.name
+            )));
+        }
+        if inbox.names.len() >= IN_FLIGHT_MAX {
+            return Err(Error::Invalid(format!("more than {IN_FLIGHT_MAX} operations are in flight")));
+        }
+        let name = Name { completion: Arc::clone(&entry.completion), is_abandoned: false };
+        inbox.names.insert(entry.request.name.clone(), name);
+        inbox.new.push(entry);
+        self.pending.fetch_add(1, Ordering::SeqCst);
+        self.has_new.store(true, Ordering::SeqCst);
+        drop(inbox);
+        self.bell.ring();
+        Ok(())
+    }
+
+    /// Lets a name be used again: its result has been taken.
+    pub(super) fn release(&self, name: &str) {
+        lock(&self.inbox).names.remove(name);
+    }
+
+    /// The handle is gone: the name is free as soon as the work is done.
+    pub(super) fn abandon(&self, name: &str, completion: &Arc<Completion>) {
+        let mut inbox = lock(&self.inbox);
+        if let Some(known) = inbox.names.get_mut(name).filter(|known| Arc::ptr_eq(&known.completion, completion)) {
+            known.is_abandoned = true;
+            if completion.is_done() {
+                inbox.names.remove(name);
+            }
+        }
+    }
+
+    /// Called by the driver for everything that is done.
+    pub(super) fn finished(&self, name: &str, completion: &Completion, result: Result<Done>) {
+        self.pending.fetch_sub(1, Ordering::SeqCst);
+        let mut inbox = lock(&self.inbox);
+        completion.finish(result);
+        if inbox.names.get(name).is_some_and(|known| known.is_abandoned) {
+            inbox.names.remove(name);
+        }
+    }
+
+    pub(super) fn has_new(&self) -> bool {
+        self.has_new.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn take_new(&self) -> Vec<Entry> {
+        if !self.has_new() {
+            return Vec::new();
+        }
+        let mut inbox = lock(&self.inbox);
+        self.has_new.store(false, Ordering::SeqCst);
+        std::mem::take(&mut inbox.new)
+    }
+
+    /// Refuses everything from now on; returns what nobody has looked at.
+    pub(super) fn refuse(&self, error: &Error) -> Vec<Entry> {
+        let mut inbox = lock(&self.inbox);
+        inbox.failed.get_or_insert_with(|| error.clone());
+        std::mem::take(&mut inbox.new)
+    }
+
+    /// Waits until a request is done or the time is over; tells which. Drives if nobody else does.
+    pub(super) fn wait(&self, completion: &Completion, deadline: Option<Instant>) -> bool {
+        let is_over = || deadline.is_some_and(|deadline| clock::now() >= deadline);
+        // Between hosts a round cannot be left once it has begun: who has a deadline lets the helper do it.
+        let may_drive = self.is_interruptible || deadline.is_none();
+        while may_drive && !completion.is_done() {
+            let Some(mut core) = try_lock(&self.core) else { break };
+            core.drive(self, deadline, || completion.is_done() || is_over());
+            drop(core);
+            self.hand_over();
+            if is_over() {
+                break;
+            }
+        }
+        completion.is_done() || completion.wait(deadline)
+    }
+
+    /// Somebody else must drive what is left.
+    fn hand_over(&self) {
+        if self.pending.load(Ordering::SeqCst) > 0 && !self.helper.is_busy.load(Ordering::SeqCst) {
+            self.call_helper_now();
+        }
+    }
+
+    pub(super) fn call_helper(&self) {
+        if !self.helper.is_busy.load(Ordering::SeqCst) {
+            self.call_helper_now();
+        }
+    }
+
+    fn call_helper_now(&self) {
+        *lock(&self.helper.is_wanted) = true;
+        self.helper.called.notify_one();
+    }
+
+    /// Starts the helper; it ends when the group is closed.
+    pub(super) fn start_helper(self: &Arc<Self>, set: SetId) -> Result<()> {
+        let group = Arc::clone(self);
+        let name = format!("ronde-set-{}", set.0);
+        let thread = thread::Builder::new().name(name).spawn(move || group.help());
+        let thread = thread.map_err(|error| Error::Bootstrap(format!("cannot start a thread: {error}")))?;
+        *lock(&self.helper.thread) = Some(thread);
+        Ok(())
+    }
+
+    fn help(&self) {
+        while self.wait_for_call() {
+            self.helper.is_busy.store(true, Ordering::SeqCst);
+            while self.pending.load(Ordering::SeqCst) > 0 && !self.is_closing() {
+                let mut core = lock(&self.core);
+                core.drive(self, None, || self.pending.load(Ordering::SeqCst) == 0);
+            }
+            self.helper.is_busy.store(false, Ordering::SeqCst);
+            // Somebody may have come in between, and seen us busy.
+            self.hand_over();
+        }
+    }
+
+    /// Sleeps until there is work; false when the group closes.
+    fn wait_for_call(&self) -> bool {
+        let mut is_wanted = lock(&self.helper.is_wanted);
+        while !*is_wanted && !self.is_closing() {
+            is_wanted = self.helper.called.wait(is_wanted).unwrap_or_else(PoisonError::into_inner);
+        }
+        *is_wanted = false;
+        !self.is_closing()
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    /// Ends everything: pending requests fail, peers hear a goodbye, the helper is joined.
+    pub(crate) fn close(&self, error: &Error) {
+        {
+            // Under its lock, so that the helper cannot fall asleep after its last look.
+            let _is_wanted = lock(&self.helper.is_wanted);
+            self.closing.store(true, Ordering::SeqCst);
+        }
+        self.helper.called.notify_all();
+        self.bell.ring();
+        let thread = lock(&self.helper.thread).take();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
+            let _ = thread.join();
+        }
+        lock(&self.core).fail(self, error);
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}

@@ -1,0 +1,85 @@
+//! The caller's end of a request: asks whether it is done, waits for it, takes the result.
+
+use std::{
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{group::Group, work::Done};
+use crate::{
+    clock,
+    error::{Error, Result},
+};
+
+/// Where the engine puts a result.
+#[derive(Debug, Default)]
+pub(super) struct Completion {
+    is_done: AtomicBool,
+    result: Mutex<Option<Result<Done>>>,
+    changed: Condvar,
+}
+
+impl Completion {
+    pub(super) fn is_done(&self) -> bool {
+        self.is_done.load(Ordering::Acquire)
+    }
+
+    pub(super) fn finish(&self, result: Result<Done>) {
+        *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        self.is_done.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    /// Waits without helping; tells whether it is done.
+    pub(super) fn wait(&self, deadline: Option<Instant>) -> bool {
+        let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.is_done() {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
+            result = match left {
+                Some(Duration::ZERO) => return false,
+                Some(left) => self.changed.wait_timeout(result, left).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.changed.wait(result).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        true
+    }
+
+    fn take(&self) -> Result<Done> {
+        let result = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        result.unwrap_or_else(|| Err(Error::Invalid("the result has been taken already".to_owned())))
+    }
+}
+
+/// A request in flight. Its name is taken until the result is, or until the handle is dropped and the work is done.
+#[derive(Debug)]
+pub struct Handle {
+    pub(super) name: String,
+    pub(super) completion: Arc<Completion>,
+    pub(super) group: Arc<Group>,
+}
+
+impl Handle {
+    /// Whether waiting would return at once.
+    pub fn is_done(&self) -> bool {
+        self.completion.is_done()
+    }
+
+    /// Waits for the result and takes it; nothing if the time is over before.
+    pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<Done>> {
+        let deadline = timeout.map(|timeout| clock::now() + timeout);
+        if !self.group.wait(&self.completion, deadline) {
+            return None;
+        }
+        self.group.release(&self.name);
+        Some(self.completion.take())
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.group.abandon(&self.name, &self.completion);
+    }
+}

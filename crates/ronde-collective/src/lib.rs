@@ -1,0 +1,38 @@
+//! The collective engine: allreduce and its family for the ranks of a training job.
+//!
+//! Callers see [`Engine`] and what it takes and gives: [`Config`], [`Work`], [`Handle`], [`Done`], [`Error`]; a
+//! launcher runs the rendezvous [`Server`]. Inside, from there downwards: `engine/` drives, `negotiate/` decides
+//! (pure), `comm/` knows a group of ranks and chooses algorithms, `algorithms/` and `shm/` move the data, `wire.rs`
+//! and `tcp/` carry it between hosts, `reduce/` computes. Knows neither Python nor Kubernetes.
+
+mod algorithms;
+mod buffer;
+mod clock;
+mod codec;
+mod comm;
+mod engine;
+mod error;
+mod handshake;
+mod metrics;
+mod negotiate;
+mod reduce;
+mod rendezvous;
+mod shm;
+mod tcp;
+mod timeline;
+mod tune;
+mod types;
+mod wire;
+
+pub use self::{
+    buffer::Buffer,
+    engine::{
+        Done, Engine, Handle, Operation, Output, Reduction, Tensor, Work,
+        config::{Config, Stall, Transport},
+    },
+    error::{Error, Result},
+    handshake::{Secret, VERSION},
+    metrics::Counters,
+    rendezvous::{Rendezvous, Server},
+    types::{DataType, Rank, ReduceOp, SetId, Shape},
+};

@@ -1,0 +1,217 @@
+//! Negotiation: what all ranks have ready, and in which order it is done. Pure.
+//!
+//! There is no coordinator. In every round each rank says what it newly has ready, everybody hears the same, and
+//! everybody comes to the same answer by itself; so errors are the same on all ranks, too. Ranks may ask in any
+//! order: what only some have asked for waits for the others.
+
+pub(crate) mod cache;
+pub(crate) mod fuse;
+pub(crate) mod note;
+pub(crate) mod request;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use self::{
+    cache::{Agreed, Cache, CacheId},
+    note::{Item, Note},
+    request::{Kind, Request, Spec},
+    validate::{Asked, validate},
+};
+use crate::types::Rank;
+
+/// What all ranks do next.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Response {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    /// The requests of all members; none for a member that has joined.
+    pub(crate) agreed: Agreed,
+    pub(crate) outcome: Outcome,
+    pub(crate) members: Arc<[Rank]>,
+}
+
+impl Response {
+    /// One of the requests: what is the same on all ranks can be read from it.
+    pub(crate) fn request(&self) -> Option<&Request> {
+        self.agreed.iter().flatten().next().map(AsRef::as_ref)
+    }
+
+    pub(crate) fn specs(&self) -> &[Spec] {
+        self.request().map_or(&[], |request| &request.tensors)
+    }
+
+    /// The member that a broadcast comes from.
+    pub(crate) fn root_member(&self, request: &Request) -> usize {
+        self.members.iter().position(|rank| *rank == request.root).unwrap_or(0)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Outcome {
+    Go,
+    /// The ranks do not fit together.
+    Refused(String),
+    /// Everybody has joined; this one was the last.
+    AllJoined(Rank),
+}
+
+/// The state that all ranks of a group have in common.
+#[derive(Debug)]
+pub(crate) struct Negotiator {
+    ranks: Arc<[Rank]>,
+    cache: Cache,
+    waiting: BTreeMap<String, Vec<Option<Arc<Request>>>>,
+    joined: Vec<bool>,
+    last_joined: Option<usize>,
+}
+
+impl Negotiator {
+    pub(crate) fn new(ranks: Vec<Rank>, cache_capacity: usize) -> Self {
+        let joined = vec![false; ranks.len()];
+        Self {
+            ranks: ranks.into(),
+            cache: Cache::new(cache_capacity),
+            waiting: BTreeMap::new(),
+            joined,
+            last_joined: None,
+        }
+    }
+
+    /// How a member should say that it has something ready.
+    pub(crate) fn item(&self, member: usize, request: &Arc<Request>) -> Item {
+        self.cache.find(member, request).map_or_else(|| Item::New(Arc::clone(request)), Item::Known)
+    }
+
+    /// Whether everybody says the same names in the same order, and brings the data along.
+    pub(crate) fn is_in_step(&self, notes: &[Note]) -> bool {
+        let Some((first, rest)) = notes.split_first() else { return false };
+        let brings_data = |note: &Note| note.has_data && !note.items.is_empty();
+        let are_known = first.items.iter().all(|item| matches!(item, Item::Known(_)));
+        let says_same = |(member, note): (usize, &Note)| {
+            (are_known && note.items == first.items) || self.names(member + 1, note).eq(self.names(0, first))
+        };
+        notes.iter().all(brings_data) && rest.iter().enumerate().all(says_same)
+    }
+
+    /// The names in a note, for those who look on.
+    pub(crate) fn names<'a>(&'a self, member: usize, note: &'a Note) -> impl Iterator<Item = Option<&'a str>> {
+        note.items.iter().map(move |item| match item {
+            Item::New(request) => Some(request.name.as_str()),
+            Item::Known(id) => Some(self.cache.get(*id)?.get(member)?.as_ref()?.name.as_str()),
+        })
+    }
+
+    /// One round: hears all members, and answers what to do, in order.
+    pub(crate) fn round(&mut self, notes: &[Note]) -> Vec<Response> {
+        let is_quiet = self.waiting.is_empty() && !self.joined.contains(&true);
+        if is_quiet && let Some(responses) = self.repeat(notes) {
+            return responses;
+        }
+        let mut ready = Vec::new();
+        for (member, note) in notes.iter().enumerate() {
+            for item in &note.items {
+                if let Some(request) = self.expand(member, item) {
+                    ready.extend(self.hear(member, request));
+                }
+            }
+        }
+        ready.extend(self.ready_by_join(&ready));
+        let mut responses: Vec<Response> = ready.iter().filter_map(|name| self.respond(name)).collect();
+        responses.extend(self.all_joined());
+        responses
+    }
+
+    /// The steady state: everybody says the same known things.
+    fn repeat(&mut self, notes: &[Note]) -> Option<Vec<Response>> {
+        let (first, rest) = notes.split_first()?;
+        if rest.iter().any(|note| note.items != first.items) {
+            return None;
+        }
+        let known = |item: &Item| if let Item::Known(id) = item { Some(*id) } else { None };
+        let ids: Vec<CacheId> = first.items.iter().map(known).collect::<Option<_>>()?;
+        let agreed: Vec<Agreed> = ids.iter().map(|id| self.cache.get(*id).cloned()).collect::<Option<_>>()?;
+        ids.iter().for_each(|id| self.cache.touch(*id));
+        agreed.into_iter().map(|agreed| go(agreed, &self.ranks)).collect()
+    }
+
+    fn expand(&self, member: usize, item: &Item) -> Option<Arc<Request>> {
+        match item {
+            Item::New(request) => Some(Arc::clone(request)),
+            Item::Known(id) => self.cache.get(*id)?.get(member)?.clone(),
+        }
+    }
+
+    /// Notes a request; returns its name if it was the last one missing.
+    fn hear(&mut self, member: usize, request: Arc<Request>) -> Option<String> {
+        if request.kind == Kind::Join {
+            self.joined[member] = true;
+            self.last_joined = Some(member);
+            return None;
+        }
+        let name = request.name.clone();
+        let size = self.ranks.len();
+        let asked = self.waiting.entry(name.clone()).or_insert_with(|| vec![None; size]);
+        asked[member] = Some(request);
+        is_complete(asked, &self.joined).then_some(name)
+    }
+
+    /// What has become ready since those who have not asked have joined.
+    fn ready_by_join(&self, ready: &[String]) -> Vec<String> {
+        if !self.joined.contains(&true) {
+            return Vec::new();
+        }
+        let complete = self.waiting.iter().filter(|(_, asked)| is_complete(asked, &self.joined));
+        complete.map(|(name, _)| name.clone()).filter(|name| !ready.contains(name)).collect()
+    }
+
+    fn respond(&mut self, name: &str) -> Option<Response> {
+        let asked = self.waiting.remove(name)?;
+        let requests: Vec<&Request> = asked.iter().flatten().map(AsRef::as_ref).collect();
+        let has_joined = requests.len() < self.ranks.len();
+        let outcome = validate(&Asked { requests: &requests, has_joined });
+        let kind = requests.first()?.kind;
+        let agreed: Agreed = asked.into();
+        let may_repeat = !has_joined && !matches!(kind, Kind::AddSet | Kind::RemoveSet);
+        match &outcome {
+            Ok(()) if may_repeat => self.cache.put(name, Arc::clone(&agreed)),
+            Ok(()) => {}
+            Err(_) => self.cache.remove(name),
+        }
+        let outcome = outcome.map_or_else(Outcome::Refused, |()| Outcome::Go);
+        Some(Response { name: name.to_owned(), kind, agreed, outcome, members: Arc::clone(&self.ranks) })
+    }
+
+    fn all_joined(&mut self) -> Option<Response> {
+        let last = self.last_joined.filter(|_| self.joined.iter().all(|joined| *joined))?;
+        self.joined.fill(false);
+        self.last_joined = None;
+        let outcome = Outcome::AllJoined(self.ranks[last]);
+        let members = Arc::clone(&self.ranks);
+        Some(Response { name: JOIN.to_owned(), kind: Kind::Join, agreed: Arc::new([]), outcome, members })
+    }
+
+    /// What waits, and for which ranks.
+    pub(crate) fn stalled(&self) -> BTreeMap<&str, Vec<Rank>> {
+        let missing = |asked: &Vec<Option<Arc<Request>>>| {
+            let members = (0..self.ranks.len()).filter(|member| asked[*member].is_none() && !self.joined[*member]);
+            members.map(|member| self.ranks[member]).collect()
+        };
+        self.waiting.iter().map(|(name, asked)| (name.as_str(), missing(asked))).collect()
+    }
+}
+
+/// The name of all joins: a rank has one at most.
+pub(crate) const JOIN: &str = "join.noname";
+
+fn go(agreed: Agreed, members: &Arc<[Rank]>) -> Option<Response> {
+    let first = agreed.iter().flatten().next()?;
+    let (name, kind) = (first.name.clone(), first.kind);
+    Some(Response { name, kind, agreed, outcome: Outcome::Go, members: Arc::clone(members) })
+}
+
+fn is_complete(asked: &[Option<Arc<Request>>], joined: &[bool]) -> bool {
+    asked.iter().zip(joined).all(|(request, joined)| request.is_some() || *joined)
+}

@@ -1,0 +1,189 @@
+//! How a member waits for others: first awake, then asleep, and never for somebody who is gone.
+//!
+//! Every member has a bell. Whoever publishes something rings the bells of those who sleep; who is awake costs
+//! nobody a system call. A sleeper looks up from time to time, whether a peer has died or left.
+
+use std::{
+    hint,
+    os::fd::AsFd as _,
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    thread::futex,
+};
+
+use super::{Layout, Shm, segment::Segment};
+use crate::{
+    clock,
+    error::{Error, Result},
+    types::Rank,
+};
+
+/// How long a sleeper sleeps at most before it looks whether all are alive: a tenth of the second that is promised.
+const NAP: Duration = Duration::from_millis(50);
+/// Looks at memory before giving up the processor; about 50 µs, the time of a sleep and a wake-up.
+const SPINS: u32 = 2000;
+/// With more members than processors a peer can run only if we let it.
+const YIELDS: u32 = 50;
+
+/// What is worth trying before going to sleep.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    spins: u32,
+    yields: u32,
+}
+
+impl Patience {
+    pub(super) fn for_members(members: usize) -> Self {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        if members <= processors { Self { spins: SPINS, yields: 1 } } else { Self { spins: 0, yields: YIELDS } }
+    }
+}
+
+impl Shm {
+    /// Waits until nobody is missing; `missing` names one who is.
+    pub(super) fn wait(&self, missing: impl Fn() -> Option<usize>) -> Result<()> {
+        self.wait_until(None, missing).map(|_| ())
+    }
+
+    /// Waits until nobody is missing, or the time is over; tells which.
+    pub(super) fn wait_until(&self, deadline: Option<Instant>, missing: impl Fn() -> Option<usize>) -> Result<bool> {
+        for _ in 0..self.patience.spins {
+            if missing().is_none() {
+                return Ok(true);
+            }
+            hint::spin_loop();
+        }
+        for _ in 0..self.patience.yields {
+            if missing().is_none() {
+                return Ok(true);
+            }
+            thread::yield_now();
+        }
+        self.sleep_until(deadline, missing)
+    }
+
+    fn sleep_until(&self, deadline: Option<Instant>, missing: impl Fn() -> Option<usize>) -> Result<bool> {
+        let sleeping = self.segment.word(Layout::sleeping(self.me));
+        let mut rested = false;
+        loop {
+            let heard = self.segment.word(Layout::bell(self.me)).load(Ordering::SeqCst);
+            sleeping.store(1, Ordering::SeqCst);
+            let Some(peer) = missing() else {
+                sleeping.store(0, Ordering::SeqCst);
+                return Ok(true);
+            };
+            if self.is_closing.load(Ordering::Relaxed) {
+                return Err(Error::Shutdown(None));
+            }
+            let alive = self.check_words(peer).and_then(|()| if rested { self.check_processes() } else { Ok(()) });
+            if let Err(error) = alive {
+                // It may have gone after its last word, which is all that we wait for.
+                return if missing().is_none() { Ok(true) } else { Err(error) };
+            }
+            let nap = deadline.map_or(NAP, |deadline| NAP.min(deadline.saturating_duration_since(clock::now())));
+            if nap.is_zero() {
+                return Ok(false);
+            }
+            rested = self.nap(heard, nap);
+        }
+    }
+
+    /// Sleeps until the bell rings, or a while; tells whether nobody rang.
+    fn nap(&self, heard: u32, limit: Duration) -> bool {
+        let limit = Timespec::try_from(limit).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
+        let woken = futex::wait(self.segment.word(Layout::bell(self.me)), futex::Flags::empty(), heard, Some(&limit));
+        self.segment.word(Layout::sleeping(self.me)).store(0, Ordering::SeqCst);
+        woken == Err(Errno::TIMEDOUT)
+    }
+
+    /// Wakes the members that sleep.
+    pub(super) fn ring_bells(&self) {
+        for peer in self.peers() {
+            ring(&self.segment, peer);
+        }
+    }
+
+    /// Says goodbye: nobody waits for us any more.
+    pub(crate) fn leave(&self) {
+        self.publish(Layout::left(self.me), 1);
+    }
+
+    /// Tells all members that the group is of no more use, since a rank is lost.
+    pub(crate) fn abort(&self, lost: Rank) {
+        let word = self.segment.counter(Layout::ABORT);
+        let _ = word.compare_exchange(0, lost.0 as u64 + 1, Ordering::SeqCst, Ordering::SeqCst);
+        self.ring_bells();
+    }
+
+    /// Fails if there is no point in waiting for a peer, by what the members have written.
+    fn check_words(&self, awaited: usize) -> Result<()> {
+        if let Some(lost) = self.load(Layout::ABORT).checked_sub(1) {
+            return Err(lost_rank(Rank(usize::try_from(lost).unwrap_or(usize::MAX))));
+        }
+        if self.load(Layout::left(awaited)) != 0 {
+            return Err(Error::Shutdown(Some(self.ranks[awaited])));
+        }
+        Ok(())
+    }
+
+    /// Fails if the process of a peer has ended without a goodbye.
+    fn check_processes(&self) -> Result<()> {
+        let has_left = |peer: usize| self.load(Layout::left(peer)) != 0;
+        // It may say goodbye between the two looks.
+        match self.peers().find(|peer| !has_left(*peer) && self.has_ended(*peer) && !has_left(*peer)) {
+            Some(peer) => {
+                self.abort(self.ranks[peer]);
+                Err(lost_rank(self.ranks[peer]))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if there is no point in waiting for a peer.
+    pub(crate) fn check(&self, awaited: usize) -> Result<()> {
+        self.check_words(awaited)?;
+        self.check_processes()
+    }
+
+    fn has_ended(&self, member: usize) -> bool {
+        let Some(process) = &self.processes[member] else { return false };
+        let mut fds = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
+        matches!(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+    }
+}
+
+/// A member's bell, for other threads of its process: there is something new to do.
+#[derive(Debug, Clone)]
+pub(crate) struct Bell {
+    segment: Arc<Segment>,
+    member: usize,
+}
+
+impl Bell {
+    pub(super) fn new(segment: Arc<Segment>, member: usize) -> Self {
+        Self { segment, member }
+    }
+
+    pub(crate) fn ring(&self) {
+        ring(&self.segment, self.member);
+    }
+}
+
+fn ring(segment: &Segment, member: usize) {
+    let sleeping = segment.word(Layout::sleeping(member));
+    if sleeping.load(Ordering::SeqCst) != 0 && sleeping.swap(0, Ordering::SeqCst) != 0 {
+        let bell = segment.word(Layout::bell(member));
+        bell.fetch_add(1, Ordering::SeqCst);
+        let _ = futex::wake(bell, futex::Flags::empty(), u32::MAX >> 1);
+    }
+}
+
+fn lost_rank(rank: Rank) -> Error {
+    Error::Lost { rank, reason: "its process has ended".to_owned() }
+}

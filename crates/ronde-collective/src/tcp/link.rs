@@ -1,0 +1,106 @@
+//! The connections of a pair of ranks.
+
+use std::{
+    io::{self, IoSlice, Read as _, Write as _},
+    net::{Shutdown, TcpStream},
+    os::fd::{AsFd as _, BorrowedFd},
+    time::Duration,
+};
+
+use rustix::net::sockopt;
+
+use crate::types::Rank;
+
+/// With these a host that is gone is noticed in about four seconds, while a slow one is left alone.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(1);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
+const KEEPALIVE_PROBES: u32 = 3;
+/// How long we wait for the reason of a hang-up; it was sent before.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// Why a peer hung up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Farewell {
+    /// It shut down in good order.
+    Left,
+    /// It lost a rank, and gives up.
+    Lost(Rank),
+}
+
+/// Streams for data, and the guard.
+#[derive(Debug)]
+pub(crate) struct Link {
+    streams: Vec<TcpStream>,
+    guard: TcpStream,
+}
+
+impl Link {
+    /// The last of the connections becomes the guard.
+    pub(crate) fn new(mut streams: Vec<TcpStream>) -> io::Result<Self> {
+        let guard = streams.pop().ok_or_else(|| io::Error::other("no connections"))?;
+        for stream in streams.iter().chain([&guard]) {
+            stream.set_nodelay(true)?;
+            stream.set_nonblocking(true)?;
+        }
+        sockopt::set_socket_keepalive(&guard, true)?;
+        sockopt::set_tcp_keepidle(&guard, KEEPALIVE_IDLE)?;
+        sockopt::set_tcp_keepintvl(&guard, KEEPALIVE_INTERVAL)?;
+        sockopt::set_tcp_keepcnt(&guard, KEEPALIVE_PROBES)?;
+        Ok(Self { streams, guard })
+    }
+
+    pub(crate) fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    pub(crate) fn stream(&self, number: usize) -> BorrowedFd<'_> {
+        self.streams[number].as_fd()
+    }
+
+    pub(crate) fn guard(&self) -> BorrowedFd<'_> {
+        self.guard.as_fd()
+    }
+
+    /// Sends what the kernel takes now.
+    pub(crate) fn send(&self, number: usize, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        would_block((&self.streams[number]).write_vectored(pieces))
+    }
+
+    /// Receives what is there now.
+    pub(crate) fn receive(&self, number: usize, bytes: &mut [u8]) -> io::Result<usize> {
+        match (&self.streams[number]).read(bytes) {
+            Ok(0) if !bytes.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            read => would_block(read),
+        }
+    }
+
+    /// Tells the peer why we hang up.
+    pub(crate) fn say(&self, farewell: Farewell) {
+        let rank = match farewell {
+            Farewell::Left => 0,
+            Farewell::Lost(rank) => rank.0 as u64 + 1,
+        };
+        // Who cannot hear it sees the end of the connection.
+        let _ = (&self.guard).write_all(&rank.to_le_bytes());
+        let _ = self.guard.shutdown(Shutdown::Write);
+    }
+
+    /// What the peer said when it hung up, if it did.
+    pub(crate) fn last_words(&self) -> Option<Farewell> {
+        self.guard.set_nonblocking(false).ok()?;
+        self.guard.set_read_timeout(Some(LAST_WORDS)).ok()?;
+        let mut rank = [0; 8];
+        (&self.guard).read_exact(&mut rank).ok()?;
+        match u64::from_le_bytes(rank).checked_sub(1) {
+            None => Some(Farewell::Left),
+            Some(rank) => Some(Farewell::Lost(Rank(usize::try_from(rank).ok()?))),
+        }
+    }
+}
+
+fn would_block(result: io::Result<usize>) -> io::Result<usize> {
+    match result {
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+        other => other,
+    }
+}

@@ -1,0 +1,140 @@
+//! Ranks as processes: what threads cannot show, since they do not die alone.
+//!
+//! The ranks are this test program again, told by a variable to be one; that test does nothing otherwise.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+use std::{
+    env,
+    io::{BufRead as _, BufReader},
+    process::{Child, ChildStdout, Command, Stdio},
+    time::Duration,
+};
+
+use ronde_collective::{
+    Config, DataType, Engine, Operation, Rank, ReduceOp, Rendezvous, Secret, Server, Tensor, Transport, Work,
+};
+
+const SECRET: &[u8] = b"of processes";
+/// Told to a rank: rank, size, server, transport, what to do.
+const ROLE: &str = "RONDE_TEST_RANK";
+
+struct RankProcess {
+    child: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl RankProcess {
+    /// The next line that the rank itself has printed.
+    fn says(&mut self) -> String {
+        let own = |line: std::io::Result<String>| line.unwrap().split_once("rank says: ").map(|(_, it)| it.to_owned());
+        self.lines.find_map(own).expect("the rank ended without a word")
+    }
+}
+
+impl Drop for RankProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn start(size: usize, server: &Server, transport: &str, task: &str) -> Vec<RankProcess> {
+    let one = |rank: usize| {
+        let role = format!("{rank} {size} {} {transport} {task}", server.address());
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["be_a_rank", "--exact", "--nocapture"]).env(ROLE, role).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        RankProcess { child, lines }
+    };
+    (0..size).map(one).collect()
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the role of a process comes with its environment; it takes times")]
+fn be_a_rank() {
+    let Ok(role) = env::var(ROLE) else { return };
+    let words: Vec<&str> = role.split(' ').collect();
+    let (rank, size) = (words[0].parse().unwrap(), words[1].parse().unwrap());
+    let rendezvous = Rendezvous::Server(words[2].to_owned());
+    let mut config = Config::new(Rank(rank), size, rendezvous, Secret::new(SECRET));
+    if words[3] == "tcp" {
+        config.transport = Transport::Tcp;
+    }
+    let engine = Engine::start(config).unwrap();
+    let step = |name: &str, length: usize| {
+        let tensor = Tensor::new(DataType::F32, [length], vec![0; 4 * length]);
+        engine.run(Work::new(name, Operation::Allreduce(ReduceOp::Sum.into()), vec![tensor]))
+    };
+    step("begin", 10).unwrap();
+    println!("rank says: ready");
+    match words[4] {
+        "until-one-dies" => {
+            // Small ones are said in rounds, large ones go through blocks: a rank may die in either.
+            let error = (0..).find_map(|_| step("small", 10).and_then(|_| step("large", 300_000)).err()).unwrap();
+            println!("rank says: {error}");
+        }
+        "wait-for-one-who-died" => {
+            let mut line = String::new();
+            if rank + 1 == size {
+                std::io::stdin().read_line(&mut line).unwrap();
+                std::thread::sleep(Duration::from_secs(60));
+            }
+            println!("rank says: {}", step("late", 10).unwrap_err());
+        }
+        _ => {
+            for _ in 0..5 {
+                step("large", 1_000_000).unwrap();
+            }
+            println!("rank says: done");
+        }
+    }
+}
+
+fn server() -> Server {
+    Server::start("127.0.0.1:0".parse().unwrap(), Secret::new(SECRET)).unwrap()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the time until a death is noticed is the subject")]
+fn check_loss(size: usize, transport: &str, task: &str) {
+    let server = server();
+    let mut ranks = start(size, &server, transport, task);
+    ranks.iter_mut().for_each(|rank| assert_eq!(rank.says(), "ready"));
+    let mut dead = ranks.pop().unwrap();
+    dead.child.kill().unwrap();
+    let begun = std::time::Instant::now();
+    for rank in &mut ranks {
+        let error = rank.says();
+        assert!(error.starts_with(&format!("lost rank {}", size - 1)), "{transport}, {task}: {error}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1), "noticed after {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_killed_rank_is_noticed_within_a_second_in_the_middle_of_work() {
+    check_loss(2, "auto", "until-one-dies");
+    check_loss(4, "auto", "until-one-dies");
+    check_loss(3, "tcp", "until-one-dies");
+}
+
+#[test]
+fn a_killed_rank_is_noticed_within_a_second_by_those_who_wait_for_it() {
+    check_loss(2, "auto", "wait-for-one-who-died");
+    check_loss(3, "tcp", "wait-for-one-who-died");
+}
+
+#[test]
+fn a_rank_that_stops_for_a_while_only_delays_the_others() {
+    for transport in ["auto", "tcp"] {
+        let server = server();
+        let mut ranks = start(2, &server, transport, "a-few-steps");
+        ranks.iter_mut().for_each(|rank| assert_eq!(rank.says(), "ready"));
+        let pid = rustix::process::Pid::from_raw(ranks[1].child.id().try_into().unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        // Longer than any nap of a waiter, several times over.
+        std::thread::sleep(Duration::from_millis(300));
+        rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+        ranks.iter_mut().for_each(|rank| assert_eq!(rank.says(), "done"));
+    }
+}

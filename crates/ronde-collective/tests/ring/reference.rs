@@ -1,0 +1,169 @@
+//! Every operation and type, odd sizes, one to nine ranks, every transport: against the plainest reference.
+
+use proptest::prelude::*;
+use ronde_collective::{DataType, Operation, Rank, ReduceOp, Shape, Tensor, Work};
+
+use crate::fixture::{Spread, ring};
+
+/// Whole numbers so small that every type holds all sums, products of nine ones and twos included.
+fn bytes_of(dtype: DataType, values: &[u8]) -> Vec<u8> {
+    let one = |value: u8| -> Vec<u8> {
+        match dtype {
+            DataType::U8 | DataType::I8 => vec![value],
+            DataType::Bool => vec![u8::from(value > 0)],
+            DataType::I16 => i16::from(value).to_ne_bytes().to_vec(),
+            DataType::I32 => i32::from(value).to_ne_bytes().to_vec(),
+            DataType::I64 => i64::from(value).to_ne_bytes().to_vec(),
+            DataType::F32 => f32::from(value).to_ne_bytes().to_vec(),
+            DataType::F64 => f64::from(value).to_ne_bytes().to_vec(),
+            // The upper half of the float; such small numbers need no more.
+            DataType::BF16 => ((f32::from(value).to_bits() >> 16) as u16).to_ne_bytes().to_vec(),
+            DataType::F16 => half(value).to_ne_bytes().to_vec(),
+        }
+    };
+    values.iter().flat_map(|value| one(*value)).collect()
+}
+
+/// Sign, five bits of exponent and ten of fraction of a whole number.
+fn half(value: u8) -> u16 {
+    let Some(exponent) = value.checked_ilog2() else { return 0 };
+    let fraction = (u16::from(value) << (10 - exponent)) & 0x3ff;
+    ((u16::try_from(exponent).unwrap() + 15) << 10) | fraction
+}
+
+fn value(rank: usize, index: usize) -> u8 {
+    // Ones and twos: the product of nine is below 128 when few are twos.
+    u8::from((rank + index).is_multiple_of(4)) + 1
+}
+
+fn reduced(op: ReduceOp, dtype: DataType, size: usize, index: usize) -> u8 {
+    let all = (0..size).map(|rank| value(rank, index));
+    match op {
+        ReduceOp::Min => all.min().unwrap(),
+        ReduceOp::Max => all.max().unwrap(),
+        ReduceOp::Product => all.product(),
+        _ if dtype == DataType::Bool => 1,
+        _ => all.sum(),
+    }
+}
+
+fn tensor(dtype: DataType, shape: &Shape, rank: usize) -> Tensor {
+    let values: Vec<u8> = (0..shape.elements().unwrap()).map(|index| value(rank, index)).collect();
+    Tensor { dtype, shape: shape.clone(), input: bytes_of(dtype, &values).into(), output: None }
+}
+
+#[derive(Debug, Clone)]
+struct Case {
+    size: usize,
+    spread: Spread,
+    dtype: DataType,
+    op: ReduceOp,
+    rows: usize,
+    columns: usize,
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let columns = prop_oneof![Just(0_usize), 1_usize..5, 1000_usize..3000, Just(9001)];
+    (
+        1_usize..=9,
+        prop::sample::select(Spread::ALL.to_vec()),
+        prop::sample::select(DataType::ALL.to_vec()),
+        prop::sample::select(vec![ReduceOp::Sum, ReduceOp::Min, ReduceOp::Max, ReduceOp::Product]),
+        0_usize..20,
+        columns,
+    )
+        .prop_map(|(size, spread, dtype, op, rows, columns)| Case { size, spread, dtype, op, rows, columns })
+}
+
+fn check(case: &Case) {
+    let Case { size, dtype, op, rows, columns, .. } = *case;
+    let shape = Shape::from([rows, columns]);
+    ring(size, case.spread, |engine| {
+        let rank = engine.rank().0;
+        let run = |name: &str, operation: Operation, tensor: Tensor| {
+            // Twice: the second time everybody knows the name.
+            let again = Tensor::new(tensor.dtype, tensor.shape.clone(), tensor.input.as_slice().to_vec());
+            let first = engine.run(Work::new(name, operation.clone(), vec![tensor])).unwrap();
+            let second = engine.run(Work::new(name, operation, vec![again])).unwrap();
+            let bytes = first.tensors[0].buffer.as_slice();
+            assert!(bytes == second.tensors[0].buffer.as_slice(), "{name} differs the second time");
+            (first.tensors[0].shape.clone(), bytes.to_vec())
+        };
+        let elements = rows * columns;
+        let all: Vec<u8> = (0..elements).map(|index| reduced(op, dtype, size, index)).collect();
+
+        let (_, sum) = run("allreduce", Operation::Allreduce(op.into()), tensor(dtype, &shape, rank));
+        assert!(sum == bytes_of(dtype, &all), "allreduce");
+
+        let own = tensor(dtype, &Shape::from([rows + rank, columns]), rank);
+        let (gathered, bytes) = run("allgather", Operation::Allgather, own);
+        let values = (0..size).flat_map(|rank| (0..(rows + rank) * columns).map(move |index| value(rank, index)));
+        assert!(bytes == bytes_of(dtype, &values.collect::<Vec<u8>>()), "allgather");
+        assert_eq!(gathered.0, [size * rows + size * (size - 1) / 2, columns]);
+
+        let root = size - 1;
+        let (_, bytes) = run("broadcast", Operation::Broadcast { root: Rank(root) }, tensor(dtype, &shape, rank));
+        assert!(bytes == tensor(dtype, &shape, root).input.as_slice(), "broadcast");
+
+        let splits: Vec<usize> = (0..size).map(|to| (rows + rank + to) % 3).collect();
+        let sent = Shape::from([splits.iter().sum(), columns]);
+        let (_, bytes) = run("alltoall", Operation::Alltoall { splits: Some(splits) }, tensor(dtype, &sent, rank));
+        let from_each = (0..size).flat_map(|from| {
+            let begin: usize = (0..rank).map(|to| (rows + from + to) % 3).sum();
+            (begin * columns..(begin + (rows + from + rank) % 3) * columns).map(move |index| value(from, index))
+        });
+        assert!(bytes == bytes_of(dtype, &from_each.collect::<Vec<u8>>()), "alltoall");
+
+        if op == ReduceOp::Sum {
+            let (_, bytes) = run("reducescatter", Operation::Reducescatter(op.into()), tensor(dtype, &shape, rank));
+            let begin = (rows / size * rank + rank.min(rows % size)) * columns;
+            let end = begin + (rows / size + usize::from(rank < rows % size)) * columns;
+            assert!(bytes == bytes_of(dtype, &all[begin..end]), "reducescatter");
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, max_shrink_iters: 20, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_operation_is_what_the_reference_says(case in cases()) {
+        check(&case);
+    }
+}
+
+#[test]
+fn adasum_is_a_sum_for_orthogonal_and_an_average_for_equal_vectors() {
+    for (size, spread) in [(2, Spread::OneHost), (3, Spread::Tcp), (4, Spread::OneHost), (5, Spread::Hosts(2))] {
+        ring(size, spread, |engine| {
+            let rank = engine.rank().0;
+            let adasum = |name: &str, values: &[f64]| -> Vec<f64> {
+                let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+                let tensor = Tensor::new(DataType::F64, [values.len()], bytes);
+                let work = Work::new(name, Operation::Allreduce(ReduceOp::Adasum.into()), vec![tensor]);
+                let done = engine.run(work).unwrap();
+                done.tensors[0].buffer.as_slice().as_chunks().0.iter().map(|it| f64::from_ne_bytes(*it)).collect()
+            };
+            let unit: Vec<f64> = (0..7).map(|index| f64::from(u8::from(index == rank))).collect();
+            let expected: Vec<f64> = (0..7).map(|index| f64::from(u8::from(index < size))).collect();
+            assert_eq!(adasum("orthogonal", &unit), expected);
+            assert_eq!(adasum("equal", &[1.0, 2.0, 4.0]), [1.0, 2.0, 4.0]);
+        });
+    }
+}
+
+#[test]
+fn averages_and_factors_are_folded_as_users_know_it() {
+    use ronde_collective::Reduction;
+    for (length, spread) in [(3, Spread::OneHost), (50_000, Spread::OneHost), (3, Spread::Tcp), (50_000, Spread::Tcp)] {
+        ring(3, spread, |engine| {
+            let reduction = Reduction { op: ReduceOp::Average, prescale: 0.5, postscale: 3.0 };
+            let bytes: Vec<u8> = (0..length).flat_map(|_| 7_i32.to_ne_bytes()).collect();
+            let tensor = Tensor::new(DataType::I32, [length], bytes);
+            let done = engine.run(Work::new("i", Operation::Allreduce(reduction), vec![tensor])).unwrap();
+            // 7 / 2 is 3 for integers; three of them times 3 / 3 is 9.
+            let values = done.tensors[0].buffer.as_slice().as_chunks().0.iter().map(|it| i32::from_ne_bytes(*it));
+            assert!(values.clone().all(|value| value == 9), "{spread:?}: {:?}", values.take(3).collect::<Vec<i32>>());
+        });
+    }
+}
