@@ -1,0 +1,134 @@
+//! The engine, as Python holds it.
+
+use std::{collections::BTreeMap, path::PathBuf, process};
+
+use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyDict};
+use ronde_collective::{Engine as Inner, Error, Rank, SetId};
+
+use crate::{
+    gate::exception,
+    handle::{self, Handle, Outcome},
+    options::Options,
+    work::Ask,
+};
+
+/// A rank's place in a ring.
+#[pyclass(frozen, module = "ronde._ronde")]
+#[derive(Debug)]
+pub(crate) struct Engine {
+    /// Until the engine is dropped.
+    inner: Option<Inner>,
+    pid: u32,
+}
+
+impl Engine {
+    fn inner(&self) -> PyResult<&Inner> {
+        let inner = self.inner.as_ref().filter(|_| self.pid == process::id());
+        inner.ok_or_else(|| PyRuntimeError::new_err(format!(
+            "the engine belongs to process {}, and this is a forked child of it: call shutdown() before forking, or \
+             start the child with the `spawn` method",
+            self.pid
+        )))
+    }
+
+    /// Does something that may wait, without Python's lock.
+    fn detached<T: Send>(&self, py: Python<'_>, act: impl FnOnce(&Inner) -> Result<T, Error> + Send) -> PyResult<T> {
+        let inner = self.inner()?;
+        py.detach(|| act(inner)).map_err(|error| exception(&error))
+    }
+}
+
+#[pymethods]
+impl Engine {
+    /// Forms the ring with all other ranks.
+    #[new]
+    fn new(py: Python<'_>, options: Options) -> PyResult<Self> {
+        let config = options.config()?;
+        let inner = py.detach(|| Inner::start(config)).map_err(|error| exception(&error))?;
+        Ok(Self { inner: Some(inner), pid: process::id() })
+    }
+
+    #[getter]
+    fn rank(&self) -> PyResult<usize> {
+        Ok(self.inner()?.rank().0)
+    }
+
+    #[getter]
+    fn size(&self) -> PyResult<usize> {
+        Ok(self.inner()?.size())
+    }
+
+    /// Puts an operation in and returns at once; `keep` lives until it is done.
+    fn submit(&self, ask: Ask<'_>, keep: Py<PyAny>) -> PyResult<Handle> {
+        handle::sweep();
+        let handle = self.inner()?.submit(ask.work()?).map_err(|error| exception(&error))?;
+        Ok(Handle::new(handle, keep))
+    }
+
+    /// Does an operation and waits for it, in this thread where possible.
+    fn run(&self, py: Python<'_>, ask: Ask<'_>, keep: Py<PyAny>) -> PyResult<Outcome> {
+        handle::sweep();
+        let handle = self.inner()?.begin(ask.work()?).map_err(|error| exception(&error))?;
+        Handle::new(handle, keep).wait(py)
+    }
+
+    fn add_process_set(&self, py: Python<'_>, ranks: Vec<usize>) -> PyResult<u32> {
+        let ranks: Vec<Rank> = ranks.into_iter().map(Rank).collect();
+        self.detached(py, |inner| inner.add_process_set(&ranks)).map(|set| set.0)
+    }
+
+    fn remove_process_set(&self, py: Python<'_>, set: u32) -> PyResult<()> {
+        self.detached(py, |inner| inner.remove_process_set(SetId(set)))
+    }
+
+    /// The ranks of every process set, by its number.
+    fn process_sets(&self) -> PyResult<BTreeMap<u32, Vec<usize>>> {
+        let sets = self.inner()?.process_sets();
+        Ok(sets.into_iter().map(|(set, ranks)| (set.0, ranks.into_iter().map(|rank| rank.0).collect())).collect())
+    }
+
+    fn start_timeline(&self, path: PathBuf, mark_cycles: bool) -> PyResult<()> {
+        self.inner()?.start_timeline(&path, mark_cycles).map_err(|error| exception(&error))
+    }
+
+    fn stop_timeline(&self, py: Python<'_>) -> PyResult<()> {
+        self.detached(py, |inner| {
+            inner.stop_timeline();
+            Ok(())
+        })
+    }
+
+    /// What the engine has counted since it started.
+    fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counters = self.inner()?.counters();
+        let all = PyDict::new(py);
+        all.set_item("operations", counters.operations)?;
+        all.set_item("bytes", counters.bytes)?;
+        all.set_item("rounds", counters.rounds)?;
+        all.set_item("requests", counters.requests)?;
+        all.set_item("cache_hits", counters.cache_hits)?;
+        all.set_item("fused", counters.fused)?;
+        all.set_item("stalls", counters.stalls)?;
+        all.set_item("last_stall", counters.last_stall)?;
+        Ok(all)
+    }
+
+    /// Leaves the ring.
+    fn shutdown(&self, py: Python<'_>) -> PyResult<()> {
+        self.detached(py, |inner| {
+            inner.shutdown();
+            Ok(())
+        })?;
+        handle::sweep();
+        Ok(())
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.pid != process::id() {
+            // A copy in a forked child: its threads are not here, and the peers are not to hear of it.
+            std::mem::forget(self.inner.take());
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The one way to wait for something, and the exceptions that come of it.
+
+use std::time::Duration;
+
+use pyo3::{
+    create_exception,
+    exceptions::{PyRuntimeError, PyValueError},
+    prelude::*,
+};
+use ronde_collective::Error;
+
+create_exception!(ronde, HorovodInternalError, PyRuntimeError, "The ring is broken, or an operation failed.");
+create_exception!(ronde, MismatchError, HorovodInternalError, "The ranks disagree about an operation.");
+
+/// How long Ctrl-C may go unheard.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// Waits in slices, without Python's lock; between them signals are heard.
+pub(crate) fn wait<T: Send>(py: Python<'_>, wait: impl Fn(Duration) -> Option<T> + Sync) -> PyResult<T> {
+    loop {
+        if let Some(result) = py.detach(|| wait(SLICE)) {
+            return Ok(result);
+        }
+        py.check_signals()?;
+    }
+}
+
+/// The exception for an error of the engine.
+pub(crate) fn exception(error: &Error) -> PyErr {
+    let text = error.to_string();
+    match error {
+        Error::Invalid(_) => PyValueError::new_err(text),
+        Error::Mismatch(_) => MismatchError::new_err(text),
+        Error::Bootstrap(_) => PyValueError::new_err(format!("Horovod initialization failed: {text}")),
+        Error::Shutdown(_) => HorovodInternalError::new_err(format!("Horovod has been shut down: {text}")),
+        Error::Lost { .. } | Error::Stalled(_) => HorovodInternalError::new_err(text),
+    }
+}

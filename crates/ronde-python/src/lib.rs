@@ -1,0 +1,29 @@
+//! The collective engine as a Python extension module, `ronde._ronde`.
+//!
+//! It knows no framework: the adapters in `python/ronde` hand over tensors as addresses, types and shapes, and keep
+//! what the environment says as arguments of [`engine::Engine`]. Everything that may wait goes through `gate`, which
+//! lets other Python threads run and hears Ctrl-C.
+
+mod engine;
+mod gate;
+mod handle;
+mod log;
+mod memory;
+mod options;
+mod server;
+mod work;
+
+use pyo3::prelude::*;
+
+/// The engine under `ronde` and `horovod`.
+#[pymodule(name = "_ronde")]
+mod ronde {
+    #[pymodule_export]
+    use super::{
+        engine::Engine,
+        gate::{HorovodInternalError, MismatchError},
+        handle::{Handle, Outcome},
+        log::log_to_stderr,
+        server::Server,
+    };
+}

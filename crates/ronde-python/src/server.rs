@@ -1,0 +1,24 @@
+//! The rendezvous server, for launchers and for ranks that are their own.
+
+use pyo3::{exceptions::PyOSError, prelude::*};
+use ronde_collective::{Secret, Server as Inner};
+
+/// Where ranks meet; it serves until it is dropped.
+#[pyclass(frozen, module = "ronde._ronde")]
+#[derive(Debug)]
+pub(crate) struct Server(Inner);
+
+#[pymethods]
+impl Server {
+    #[new]
+    fn new(address: &str, secret: Vec<u8>) -> PyResult<Self> {
+        let parsed = address.parse().map_err(|_| PyOSError::new_err(format!("`{address}` is no address:port")))?;
+        let server = Inner::start(parsed, Secret::new(&secret));
+        server.map(Self).map_err(|error| PyOSError::new_err(format!("cannot listen at `{address}`: {error}")))
+    }
+
+    #[getter]
+    fn port(&self) -> u16 {
+        self.0.address().port()
+    }
+}

@@ -1,0 +1,7 @@
+"""As `ronde.elastic`: the very same module."""
+
+import sys
+
+from ronde import elastic
+
+sys.modules[__name__] = elastic

@@ -1,0 +1,1 @@
+"""What launcher and ranks share."""

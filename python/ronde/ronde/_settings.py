@@ -1,0 +1,211 @@
+"""What the environment says: who this rank is, where ranks meet, and how the engine is tuned.
+
+The only place that reads it. Launchers are recognised in this order: Horovod's variables (also `ronde run`),
+Open MPI, MPICH, Slurm, torchrun; a process that none of them started is alone.
+"""
+
+import os
+import re
+import socket
+import tempfile
+from dataclasses import dataclass
+from typing import Optional
+
+
+@dataclass
+class Place:
+    """A rank's place in its job. What is None is found out when the ring is formed."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: Optional[int] = None
+    local_size: Optional[int] = None
+    cross_rank: Optional[int] = None
+    cross_size: Optional[int] = None
+    # "host:port" of a server, or a directory; None for a rank alone.
+    rendezvous: Optional[str] = None
+    # The first rank runs the server at `rendezvous` itself.
+    is_own_server: bool = False
+    # The agreement goes through torchrun's store.
+    is_torch_store: bool = False
+
+
+def _number(env, name, default=None, kind=int):
+    text = env.get(name)
+    if text is None or text == "":
+        return default
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"{name}={text!r} is no number") from None
+
+
+def _flag(env, name):
+    return env.get(name, "0").lower() not in ("", "0", "false", "off", "no")
+
+
+def place(env=os.environ):
+    """Who this rank is, by whoever started it."""
+    for variable, read in (
+        ("HOROVOD_RANK", _horovod),
+        ("OMPI_COMM_WORLD_RANK", _open_mpi),
+        ("PMI_RANK", _mpich),
+        ("RANK", _torchrun),
+        ("SLURM_PROCID", _slurm),
+    ):
+        if variable in env:
+            return read(env)
+    return Place()
+
+
+def _horovod(env):
+    found = Place(
+        rank=_number(env, "HOROVOD_RANK"),
+        size=_number(env, "HOROVOD_SIZE", 1),
+        local_rank=_number(env, "HOROVOD_LOCAL_RANK"),
+        local_size=_number(env, "HOROVOD_LOCAL_SIZE"),
+        cross_rank=_number(env, "HOROVOD_CROSS_RANK"),
+        cross_size=_number(env, "HOROVOD_CROSS_SIZE"),
+    )
+    address = env.get("HOROVOD_GLOO_RENDEZVOUS_ADDR")
+    if address and found.size > 1:
+        found.rendezvous = _join(address, _number(env, "HOROVOD_GLOO_RENDEZVOUS_PORT", 0))
+    return _with_rendezvous(env, found)
+
+
+def _open_mpi(env):
+    found = Place(
+        rank=_number(env, "OMPI_COMM_WORLD_RANK"),
+        size=_number(env, "OMPI_COMM_WORLD_SIZE", 1),
+        local_rank=_number(env, "OMPI_COMM_WORLD_LOCAL_RANK"),
+        local_size=_number(env, "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    )
+    return _with_rendezvous(env, found)
+
+
+def _mpich(env):
+    found = Place(
+        rank=_number(env, "PMI_RANK"),
+        size=_number(env, "PMI_SIZE", 1),
+        local_rank=_number(env, "MPI_LOCALRANKID"),
+        local_size=_number(env, "MPI_LOCALNRANKS"),
+    )
+    return _with_rendezvous(env, found)
+
+
+def _torchrun(env):
+    found = Place(
+        rank=_number(env, "RANK"),
+        size=_number(env, "WORLD_SIZE", 1),
+        local_rank=_number(env, "LOCAL_RANK"),
+        local_size=_number(env, "LOCAL_WORLD_SIZE"),
+    )
+    found.is_torch_store = _flag(env, "TORCHELASTIC_USE_AGENT_STORE")
+    return _with_rendezvous(env, found)
+
+
+def _slurm(env):
+    found = Place(rank=_number(env, "SLURM_PROCID"), size=_number(env, "SLURM_NTASKS", 1))
+    found.local_rank = _number(env, "SLURM_LOCALID")
+    nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_NODELIST")
+    if nodes and "MASTER_ADDR" not in env and found.size > 1:
+        job = _number(env, "SLURM_JOB_ID", 0) * 31 + _number(env, "SLURM_STEP_ID", 0)
+        # Below the range that the kernel gives to others.
+        found.rendezvous = _join(first_host(nodes), 15000 + job % 15000)
+        found.is_own_server = True
+    return _with_rendezvous(env, found)
+
+
+def first_host(nodes):
+    """The first of Slurm's list of hosts: `a[03-05,9],b` is a03."""
+    head = re.match(r"([^\[,]*)(?:\[([^\]]*)\])?([^,]*)", nodes)
+    inside = re.split(r"[,-]", head.group(2))[0] if head.group(2) else ""
+    return head.group(1) + inside + head.group(3)
+
+
+def _with_rendezvous(env, found):
+    """Where to meet if the launcher did not say: a server of the first rank, or a directory on one machine."""
+    if found.size == 1 or found.rendezvous:
+        return found
+    if env.get("RONDE_RENDEZVOUS"):
+        found.rendezvous = env["RONDE_RENDEZVOUS"]
+    elif env.get("MASTER_ADDR") and env.get("MASTER_PORT"):
+        found.rendezvous = _join(env["MASTER_ADDR"], _number(env, "MASTER_PORT"))
+        found.is_own_server = True
+    elif found.local_size == found.size:
+        found.rendezvous = _directory_of_siblings()
+    else:
+        raise ValueError(
+            f"there are {found.size} ranks on several hosts, and nothing says where they meet: set RONDE_RENDEZVOUS "
+            "to a directory that all of them see, or MASTER_ADDR and MASTER_PORT to the first rank's host and a free "
+            "port (with mpirun: -x MASTER_ADDR -x MASTER_PORT), or pass a communicator of mpi4py to init()"
+        )
+    return found
+
+
+def _directory_of_siblings():
+    """A directory of the ranks that one process of this machine started, by that process's number and birth."""
+    parent = os.getppid()
+    with open(f"/proc/{parent}/stat", encoding="utf-8", errors="replace") as stat:
+        birth = stat.read().rpartition(")")[2].split()[19]
+    base = os.path.join(tempfile.gettempdir(), f"ronde-{os.getuid()}")
+    path = os.path.join(base, f"{parent}-{birth}")
+    for each in (base, path):
+        try:
+            os.mkdir(each, 0o700)
+        except FileExistsError:
+            if os.lstat(each).st_uid != os.getuid():
+                raise ValueError(f"`{each}` belongs to somebody else") from None
+    return path
+
+
+def _join(host, port):
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def secret(env=os.environ):
+    return (env.get("RONDE_SECRET") or env.get("_HOROVOD_SECRET_KEY") or "").encode()
+
+
+def host_name(env=os.environ):
+    return env.get("HOROVOD_HOSTNAME") or socket.gethostname()
+
+
+def tuning(env=os.environ):
+    """How the engine is tuned; what Horovod has and we do not need is accepted and does nothing."""
+    timeline = env.get("HOROVOD_TIMELINE")
+    warn_after = _number(env, "HOROVOD_STALL_CHECK_TIME_SECONDS", 60.0, float)
+    fail_after = _number(env, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", 0.0, float)
+    is_checking = not _flag(env, "HOROVOD_STALL_CHECK_DISABLE")
+    return {
+        "is_tcp_only": env.get("RONDE_TRANSPORT", "auto") == "tcp",
+        "addresses": [each for each in env.get("RONDE_ADDRESSES", "").split(",") if each],
+        "start_timeout": _number(env, "HOROVOD_GLOO_TIMEOUT_SECONDS", 30.0, float),
+        "cache_capacity": _number(env, "HOROVOD_CACHE_CAPACITY", 1024),
+        "fusion_threshold": _number(env, "HOROVOD_FUSION_THRESHOLD", 128 * 1024 * 1024),
+        "cycle_time": _number(env, "HOROVOD_CYCLE_TIME", 0.0, float) / 1000,
+        "stall_warn_after": warn_after if is_checking else None,
+        "stall_fail_after": fail_after if is_checking and fail_after > 0 else None,
+        "timeline": None if timeline in (None, "", "DYNAMIC") else timeline,
+        "mark_cycles": _flag(env, "HOROVOD_TIMELINE_MARK_CYCLES"),
+        "autotune": _flag(env, "HOROVOD_AUTOTUNE"),
+        "autotune_log": env.get("HOROVOD_AUTOTUNE_LOG") or None,
+    }
+
+
+def log_level(env=os.environ):
+    """Horovod's levels, in the engine's words."""
+    level = env.get("HOROVOD_LOG_LEVEL", "warning").lower()
+    return {"warning": "warn", "fatal": "error"}.get(level, level)
+
+
+def has_timeline(env=os.environ):
+    return bool(env.get("HOROVOD_TIMELINE"))
+
+
+def has_dynamic_process_sets(env=os.environ):
+    return _flag(env, "HOROVOD_DYNAMIC_PROCESS_SETS")
+
+
+def is_elastic(env=os.environ):
+    return _flag(env, "HOROVOD_ELASTIC")

@@ -1,0 +1,50 @@
+"""What a tensor of PyTorch is to the engine."""
+
+import torch
+
+_CODES = {
+    torch.uint8: 0,
+    torch.int8: 1,
+    torch.int16: 3,
+    torch.int32: 4,
+    torch.int64: 5,
+    torch.float16: 6,
+    torch.float32: 7,
+    torch.float64: 8,
+    torch.bool: 9,
+    torch.bfloat16: 10,
+}
+
+
+def place(tensor):
+    code = _CODES.get(tensor.dtype)
+    if code is None:
+        raise ValueError(f"Tensor type {tensor.type()} is not supported.")
+    return code, tuple(tensor.shape), tensor.data_ptr()
+
+
+def stage(tensor, is_in_place):
+    """The tensor itself if the engine can reach it, else a copy in the machine's memory."""
+    tensor = tensor.detach()
+    if tensor.is_sparse:
+        raise ValueError(f"Tensor type {tensor.type()} is not supported.")
+    if is_in_place and not tensor.is_contiguous():
+        raise ValueError("an operation in place needs a contiguous tensor")
+    return tensor.cpu() if tensor.device.type != "cpu" else tensor.contiguous()
+
+
+def like(tensor, shape):
+    return torch.empty(shape, dtype=tensor.dtype)
+
+
+def deliver(result, tensor, is_in_place):
+    """The result on the caller's device; the caller's own tensor if the operation was in place."""
+    if is_in_place:
+        if tensor.device.type != "cpu":
+            tensor.detach().copy_(result)
+        return tensor
+    return result.to(tensor.device)
+
+
+def splits(received):
+    return torch.tensor(received, dtype=torch.int32)

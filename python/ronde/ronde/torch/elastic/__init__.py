@@ -1,0 +1,7 @@
+"""Elastic training with PyTorch."""
+
+from ronde.elastic import run
+from ronde.torch.elastic.sampler import ElasticSampler
+from ronde.torch.elastic.state import TorchState
+
+__all__ = ["ElasticSampler", "TorchState", "run"]

@@ -1,0 +1,112 @@
+"""The state of a training with PyTorch: models, optimizers and samplers know how they are saved and sent."""
+
+import copy
+
+import torch
+
+from ronde._basics import basics
+from ronde._objects import allgather_object, broadcast_object
+from ronde.elastic import ObjectState
+from ronde.torch.elastic.sampler import ElasticSampler
+from ronde.torch.functions import broadcast_optimizer_state, broadcast_parameters
+
+
+class StateHandler:
+    """How a value is saved, restored and sent."""
+
+    def __init__(self, value):
+        self.value = value
+        self.save()
+
+    def save(self):
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self):
+        self.value.load_state_dict(copy.deepcopy(self._saved))
+
+    def sync(self):
+        raise NotImplementedError
+
+    def set_value(self, value):
+        self.value = value
+        self.save()
+
+
+class ModelStateHandler(StateHandler):
+    def sync(self):
+        broadcast_parameters(self.value.state_dict(), root_rank=0)
+        self.save()
+
+
+class OptimizerStateHandler(StateHandler):
+    def sync(self):
+        broadcast_optimizer_state(self.value, root_rank=0)
+        self.save()
+
+
+class SamplerStateHandler(StateHandler):
+    def sync(self):
+        # Every rank counts for all: whoever is furthest in the first rank's epoch is right.
+        states = allgather_object(self.value.state_dict(), name="sampler")
+        epoch = states[0]["epoch"]
+        done = max(state["processed_num"] for state in states if state["epoch"] == epoch)
+        self.value.load_state_dict({"epoch": epoch, "processed_num": done})
+        self.save()
+
+
+_registry = [
+    (torch.nn.Module, ModelStateHandler),
+    (torch.optim.Optimizer, OptimizerStateHandler),
+    (ElasticSampler, SamplerStateHandler),
+]
+
+
+def get_handler_registry():
+    return _registry
+
+
+def set_handler_registry(registry):
+    global _registry
+    _registry = registry
+
+
+def _handler(value):
+    return next((handler(value) for kind, handler in _registry if isinstance(value, kind)), None)
+
+
+class TorchState(ObjectState):
+    """Models, optimizers, samplers, and plain objects."""
+
+    def __init__(self, model=None, optimizer=None, **kwargs):
+        kwargs.update({name: value for name, value in (("model", model), ("optimizer", optimizer)) if value})
+        handlers = {name: _handler(value) for name, value in kwargs.items()}
+        self._handlers = {name: handler for name, handler in handlers.items() if handler is not None}
+        for name, handler in self._handlers.items():
+            object.__setattr__(self, name, handler.value)
+        plain = {name: value for name, value in kwargs.items() if name not in self._handlers}
+        super().__init__(broadcast_object, basics.rank, **plain)
+
+    def save(self):
+        for handler in self._handlers.values():
+            handler.save()
+        super().save()
+
+    def restore(self):
+        for handler in self._handlers.values():
+            handler.restore()
+        super().restore()
+
+    def sync(self):
+        for handler in self._handlers.values():
+            handler.sync()
+        super().sync()
+
+    def reset(self):
+        for handler in self._handlers.values():
+            if isinstance(handler, SamplerStateHandler):
+                handler.value.reset()
+
+    def __setattr__(self, name, value):
+        if name in self.__dict__.get("_handlers", {}):
+            self._handlers[name].set_value(value)
+        object.__setattr__(self, name, value)

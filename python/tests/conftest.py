@@ -1,0 +1,76 @@
+"""Rings of real processes: a test's body is a function that every rank runs."""
+
+import inspect
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from ronde._ronde import Server
+
+SECRET = "of-the-tests"
+TIMEOUT_SECONDS = 60
+PREAMBLE = """
+import os, sys
+import numpy as np
+"""
+
+
+class Ring:
+    """Starts so many ranks; their bodies must all succeed."""
+
+    def __init__(self, size, folder):
+        self.size = size
+        self.folder = folder
+
+    def run(self, body, check=True, per_rank=None, **variables):
+        """Runs a function's source on every rank; returns exit codes and outputs."""
+        script = self.folder / "rank.py"
+        script.write_text(f"{PREAMBLE}\n{textwrap.dedent(inspect.getsource(body))}\n{body.__name__}()\n")
+        server = Server("127.0.0.1:0", SECRET.encode())
+        ranks = [self._start(script, rank, server.port, variables, per_rank) for rank in range(self.size)]
+        results = []
+        for process in ranks:
+            try:
+                output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+            except subprocess.TimeoutExpired:
+                for each in ranks:
+                    each.kill()
+                output = process.communicate()[0] + "\n(timed out)"
+            results.append((process.returncode, output))
+        if check:
+            for rank, (code, output) in enumerate(results):
+                assert code == 0, f"rank {rank} of {self.size} exited with {code}:\n{output}"
+        return results
+
+    def _start(self, script, rank, port, variables, per_rank):
+        environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(sys.path))
+        environment.update(
+            HOROVOD_RANK=str(rank),
+            HOROVOD_SIZE=str(self.size),
+            HOROVOD_GLOO_RENDEZVOUS_ADDR="127.0.0.1",
+            HOROVOD_GLOO_RENDEZVOUS_PORT=str(port),
+            RONDE_SECRET=SECRET,
+            **variables,
+        )
+        environment.update(per_rank(rank) if per_rank else {})
+        return subprocess.Popen(
+            [sys.executable, str(script)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+@pytest.fixture
+def ring(tmp_path):
+    return lambda size: Ring(size, tmp_path)
+
+
+@pytest.fixture
+def examples():
+    return Path(__file__).resolve().parents[2] / "examples"

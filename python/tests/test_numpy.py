@@ -1,0 +1,104 @@
+"""Every operation on arrays, against what one process computes."""
+
+import pytest
+
+SIZES = [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_operations_give_what_one_process_computes(ring, size):
+    def body():
+        import ronde
+        import ronde.numpy as rn
+
+        ronde.init()
+        rank, size = ronde.rank(), ronde.size()
+        assert (rank, size) == (int(os.environ["HOROVOD_RANK"]), int(os.environ["HOROVOD_SIZE"]))
+        everyones = [np.arange(1, 7).reshape(2, 3) + 10 * each for each in range(size)]
+        for dtype in ("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"):
+            own = everyones[rank].astype(dtype)
+            total = sum(each.astype(dtype) for each in everyones).astype(dtype)
+            np.testing.assert_array_equal(rn.allreduce(own, op=rn.Sum), total)
+            np.testing.assert_array_equal(rn.allreduce(own, op=rn.Min), everyones[0].astype(dtype))
+            np.testing.assert_array_equal(rn.allreduce(own, op=rn.Max), everyones[-1].astype(dtype))
+            np.testing.assert_array_equal(rn.broadcast(own, size - 1), everyones[-1].astype(dtype))
+            np.testing.assert_array_equal(own, everyones[rank].astype(dtype))
+        np.testing.assert_allclose(rn.allreduce(everyones[rank].astype("float32")), np.mean(everyones, axis=0))
+        rows = np.full((rank + 1, 2), rank, dtype="int32")
+        expected = np.concatenate([np.full((each + 1, 2), each) for each in range(size)])
+        np.testing.assert_array_equal(rn.allgather(rows), expected)
+        mine = np.arange(size, dtype="int64") + 100 * rank
+        np.testing.assert_array_equal(rn.alltoall(mine), np.arange(size) * 100 + rank)
+        rn.barrier()
+
+    ring(size).run(body)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_uneven_rows_are_scattered_to_the_first_ranks(ring, size):
+    def body():
+        import ronde
+        import ronde.numpy as rn
+
+        ronde.init()
+        rank, size = ronde.rank(), ronde.size()
+        rows = np.arange(size + 1, dtype="float64")
+        parts = np.array_split(rows * size, size)
+        np.testing.assert_array_equal(rn.reducescatter(rows, op=rn.Sum), parts[rank])
+
+    ring(size).run(body)
+
+
+def test_edges_of_shapes(ring):
+    def body():
+        import ronde
+        import ronde.numpy as rn
+
+        ronde.init()
+        assert rn.allreduce(np.float64(2.5), op=rn.Sum).shape == ()
+        assert rn.allreduce(np.zeros((0, 3), "float32")).shape == (0, 3)
+        mine = np.ones((ronde.rank() * 2, 3), "float32")
+        assert rn.allgather(mine).shape == (2, 3)
+        turned = np.arange(6.0).reshape(2, 3).T
+        np.testing.assert_array_equal(rn.allreduce(turned, op=rn.Sum), turned * 2)
+        try:
+            rn.allreduce_(turned)
+        except ValueError as error:
+            assert "contiguous" in str(error)
+        else:
+            raise AssertionError("a transposed array was reduced in place")
+
+    ring(2).run(body)
+
+
+def test_handles_may_be_waited_for_in_any_order(ring):
+    def body():
+        import ronde
+        import ronde.numpy as rn
+
+        ronde.init()
+        arrays = [np.full(5, float(each)) for each in range(20)]
+        order = range(20) if ronde.rank() == 0 else reversed(range(20))
+        handles = {each: rn.allreduce_async(arrays[each], name=str(each), op=rn.Sum) for each in order}
+        for each in (7, 3, *set(range(20)) - {3, 7}):
+            np.testing.assert_array_equal(rn.synchronize(handles[each]), arrays[each] * 2)
+        assert rn.synchronize(handles[7]) is None
+        try:
+            rn.poll(handles[7])
+        except ValueError:
+            pass
+        else:
+            raise AssertionError("a taken handle was polled")
+
+    ring(2).run(body)
+
+
+def test_objects_travel(ring):
+    def body():
+        import ronde
+
+        ronde.init()
+        assert ronde.broadcast_object({"from": ronde.rank()}, root_rank=1) == {"from": 1}
+        assert ronde.allgather_object("x" * ronde.rank()) == ["", "x", "xx"]
+
+    ring(3).run(body)

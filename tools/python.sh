@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Builds the Python wheels and tests them, in a virtual environment outside the checkout.
+#
+# usage: python.sh wheel | test [pytest arguments]
+#
+# PYTHON names the interpreter; the environment sees its packages, so that PyTorch and scikit-learn are found if
+# they are installed there. What is not installed is skipped by the tests, with the reason.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+python=${PYTHON:-python3}
+cache=${RONDE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ronde}/python
+version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+environment=$cache/venv-$version
+dist=$PWD/python/dist
+
+prepare() {
+    [[ -x $environment/bin/maturin && -x $environment/bin/pip ]] && return
+    "$python" -m venv --system-site-packages "$environment"
+    "$environment/bin/pip" install --quiet 'maturin>=1.9,<2' 'setuptools>=61' wheel pytest numpy cloudpickle
+}
+
+wheel() {
+    rm -rf "$dist"
+    (cd python/ronde && "$environment/bin/maturin" build --release --out "$dist")
+    "$environment/bin/pip" wheel --quiet --no-deps --no-build-isolation --wheel-dir "$dist" python/horovod
+    printf 'wheels:\n'
+    printf '  %s\n' "$dist"/*.whl
+}
+
+run_tests() {
+    "$environment/bin/pip" install --quiet --no-deps --force-reinstall "$dist"/*.whl
+    "$environment/bin/python" -m pytest -rs "$@" python/tests
+}
+
+prepare
+case ${1-} in
+wheel) wheel ;;
+test)
+    shift
+    wheel
+    run_tests "$@"
+    ;;
+*)
+    printf 'usage: %s wheel | test [pytest arguments]\n' "$0" >&2
+    exit 2
+    ;;
+esac
