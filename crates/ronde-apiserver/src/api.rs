@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admission::{Admission, Review},
+    admission::Admission,
     auth::{Account, Keys, User},
     error::ApiError,
     kinds::pod_admission::{self, Priority},
@@ -53,7 +53,7 @@ impl Api {
         admission: Vec<Arc<dyn Admission>>,
         service_network: ServiceNetwork,
     ) -> Self {
-        let registry = RwLock::new(Arc::new(Registry::new(&[])));
+        let registry = RwLock::new(Arc::new(Registry::builtin()));
         let inner = Inner {
             store,
             world,
@@ -125,17 +125,12 @@ impl Api {
         let mut registry = self.0.registry.write();
         let page = self.store().list(CRDS, &Range::default()).expect("the newest revision is always there");
         let crds: Vec<_> = page.objects.iter().map(|object| (object.value(), object.revision)).collect();
-        *registry = Arc::new(Registry::new(&crds));
+        *registry = Arc::new(registry.next(&crds));
     }
 
-    /// # Errors
-    /// If any admission refuses.
-    pub fn admit(&self, review: &Review<'_>, new: &mut Value, old: Option<&Value>) -> Result<Vec<String>, ApiError> {
-        let mut warnings = Vec::new();
-        for admission in &self.0.admission {
-            warnings.extend(admission.admit(review, new, old)?);
-        }
-        Ok(warnings)
+    /// The rules of kinds that the server does not know.
+    pub fn admission(&self) -> &[Arc<dyn Admission>] {
+        &self.0.admission
     }
 
     /// Returns who holds a bearer token; none if nobody does.

@@ -18,12 +18,10 @@ mod http;
 mod identity;
 pub mod jsonpath;
 mod kinds;
-pub mod names;
 mod namespaces;
 pub mod nodes;
 mod openapi;
 pub mod patch;
-pub mod quantity;
 mod registry;
 pub mod schema;
 pub mod selector;
@@ -33,6 +31,8 @@ pub mod store;
 pub mod table;
 mod verbs;
 pub mod world;
+
+pub use ronde_text::{names, quantity};
 
 pub use self::{
     identity::IdentityError,

@@ -82,11 +82,19 @@ impl Apiserver {
     /// # Errors
     /// As [`Apiserver::start`].
     pub async fn in_memory(world: World) -> Result<Self, OpenError> {
+        Self::in_memory_with(world, Vec::new()).await
+    }
+
+    /// The same with rules of kinds that the server does not know.
+    ///
+    /// # Errors
+    /// As [`Apiserver::start`].
+    pub async fn in_memory_with(world: World, admission: Vec<Arc<dyn Admission>>) -> Result<Self, OpenError> {
         let store = Store::in_memory().map_err(OpenError::Store)?;
         let damaged = |_| OpenError::Identity(IdentityError::Randomness);
         let signing = Keys::generate().map_err(damaged)?;
         let keys = Keys::new(world.uid(), &signing).map_err(damaged)?;
-        Self::start(Api::new(store, world, keys, None, Vec::new(), ServiceNetwork::default())).await
+        Self::start(Api::new(store, world, keys, None, admission, ServiceNetwork::default())).await
     }
 
     /// Returns the service that answers requests; whoever calls it is trusted.

@@ -55,13 +55,17 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use self::{errors::Errors, read::take};
 use crate::{
     error::{ApiError, FieldError, Subject},
     names::is_path_segment_name,
+    schema::{builtin, strict},
 };
+
+/// A type with a pod template in it.
+const DEPLOYMENT_SPEC: &str = "io.k8s.api.apps.v1.DeploymentSpec";
 
 /// What is particular about a kind.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact about a kind, not a state")]
@@ -186,6 +190,20 @@ pub fn validate(rules: &Rules, new: &Value, old: Option<&Value>) -> Vec<FieldErr
     if old.is_none() && errors.is_empty() {
         meta::created(new, rules.namespaced, is_path_segment_name, &mut errors);
     }
+    errors.into_vec()
+}
+
+/// Checks a pod template in an object of a kind that is not built in: what the workloads of the cluster do to theirs
+/// before it is checked happens to a copy.
+pub fn check_template(template: &Value, path: &str) -> Vec<FieldError> {
+    let mut spec = Map::from_iter([("template".to_owned(), template.clone())]);
+    if let (Some(template), Some(node)) = (spec.get_mut("template"), builtin::property(DEPLOYMENT_SPEC, "template")) {
+        // What cannot be decoded is for the schema to tell.
+        let _ = strict::decode(template, node);
+    }
+    workload::default_template(&mut spec);
+    let mut errors = Errors::new();
+    podspec::template(&spec["template"], &path::Path::new(path), &mut errors);
     errors.into_vec()
 }
 

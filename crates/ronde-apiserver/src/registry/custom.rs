@@ -1,8 +1,10 @@
 //! Custom resources: the rules that a CRD sets up for its objects.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
-use super::{Resource, Shape};
+use super::{Registry, Resource, Shape};
 use crate::{
     discovery::{ResourceInfo, SubresourceInfo, priority},
     kinds::{errors::Errors, meta as kinds_meta},
@@ -30,7 +32,7 @@ pub struct Custom {
     /// The CRD is being deleted: nothing new is created.
     pub is_terminating: bool,
     has_status: bool,
-    schema: Compiled,
+    schema: Arc<Compiled>,
     /// The schema of the version that objects are stored in, if that is another one.
     storage: Option<Compiled>,
 }
@@ -47,15 +49,26 @@ const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", 
 const TERMINATING_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 const CHANGE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
-/// Returns the resources that a CRD defines: one for each served version.
-pub fn resources(crd: &Value, revision: Revision) -> Vec<Resource> {
-    let versions = items(&crd["spec"]["versions"]);
-    versions.filter(|version| version["served"] == true).map(|version| resource(crd, version, revision)).collect()
+/// Returns the resources that a CRD defines: one for each served version. What `previous` has of them is taken over: a
+/// CRD that was not written since, or the compiled schema if that is the same.
+pub fn resources(crd: &Value, revision: Revision, previous: &Registry) -> Vec<Arc<Resource>> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, plural) = (text(&crd["spec"]["group"]), text(&crd["spec"]["names"]["plural"]));
+    let versions = items(&crd["spec"]["versions"]).filter(|version| version["served"] == true);
+    let one = |version: &Value| {
+        let known = previous.find(&group, &text(&version["name"]), &plural);
+        match known.filter(|known| known.custom().is_some_and(|custom| custom.since == revision)) {
+            Some(known) => known.clone(),
+            None => Arc::new(resource(crd, version, revision, known.and_then(|known| known.custom()))),
+        }
+    };
+    versions.map(one).collect()
 }
 
-fn resource(crd: &Value, version: &Value, revision: Revision) -> Resource {
+fn resource(crd: &Value, version: &Value, revision: Revision, known: Option<&Custom>) -> Resource {
     let openapi = version["schema"]["openAPIV3Schema"].clone();
-    let schema = crd::load(&openapi);
+    let same = known.filter(|known| known.openapi.as_ref() == Some(&openapi));
+    let schema = same.map_or_else(|| Arc::new(crd::load(&openapi)), |same| same.schema.clone());
     let scale = scale_paths(&version["subresources"]["scale"]);
     let has_status = version["subresources"].get("status").is_some_and(Value::is_object);
     let is_storage = version["storage"] == true;

@@ -47,8 +47,8 @@ impl Call {
     fn prepare_new(&self, value: &mut Value) -> Result<Vec<String>, ApiError> {
         self.begin_life(value);
         self.check_open()?;
-        let mut warnings = self.admit(value, None)?;
-        warnings.extend(kinds::meta::remove_duplicate_owners(value));
+        self.admit(value, None);
+        let mut warnings = Vec::from_iter(kinds::meta::remove_duplicate_owners(value));
         self.resource.prepare_create(value, &self.api.world().now_text());
         self.admit_builtin(value)?;
         self.give_addresses(value, None)?;

@@ -10,6 +10,7 @@ use super::{
     write::{TRIES_MAX, is_race},
 };
 use crate::{
+    admission::Operation,
     api::CRDS,
     crds,
     error::{ApiError, FieldError, Subject},
@@ -251,7 +252,19 @@ impl Call {
         if self.resource.is_core("Namespace") && namespaces::IMMORTAL.contains(&self.target.name.as_str()) {
             return Err(ApiError::forbidden(self.subject(), "this namespace may not be deleted"));
         }
-        Ok(())
+        self.check_ruled_deletable(old)
+    }
+
+    /// Asks the rules of kinds that the server does not know. With its kind, every object goes.
+    fn check_ruled_deletable(&self, old: &Value) -> Result<(), ApiError> {
+        if self.resource.custom().is_some_and(|custom| custom.is_terminating) {
+            return Ok(());
+        }
+        let review = self.review(Operation::Delete);
+        match self.api.admission().iter().find_map(|admission| admission.check_delete(&review, old)) {
+            Some(why) => Err(ApiError::forbidden(self.subject(), why)),
+            None => Ok(()),
+        }
     }
 
     /// The answer to a delete that is done: pods come back whole, of the rest only what they were called.

@@ -116,6 +116,8 @@ impl Call {
         if meta::text(value, "resourceVersion").is_empty() && self.allows_unconditional() {
             meta::take(value, old, "resourceVersion");
         }
+        // Before the generation is settled: what defaults bring back to what it was is no change.
+        self.admit(value, Some(old));
         match self.target.subresource.as_str() {
             "status" => self.resource.prepare_status(value, old, &self.api.world().now_text()),
             _ => self.resource.prepare_update(value, old),
@@ -126,8 +128,7 @@ impl Call {
         if self.resource.is_core("Pod") {
             pod_admission::admit_pod_update(value, old);
         }
-        let mut warnings = self.admit(value, Some(old))?;
-        warnings.extend(kinds::meta::remove_duplicate_owners(value));
+        let mut warnings = Vec::from_iter(kinds::meta::remove_duplicate_owners(value));
         self.give_addresses(value, Some(old))?;
         warnings.extend(self.validate(value, Some(old))?);
         Ok(warnings)

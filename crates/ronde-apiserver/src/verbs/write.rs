@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Call, Shown, meta};
 use crate::{
-    admission::{Operation, Review},
+    admission::{self, Operation, Review, Stored},
     error::{ApiError, FieldError},
     http::query::FieldValidation,
     kinds,
@@ -40,15 +40,19 @@ impl Call {
         ApiError::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
     }
 
-    /// Runs the in-process admission of our own kinds.
-    ///
-    /// # Errors
-    /// If it refuses.
-    pub fn admit(&self, new: &mut Value, old: Option<&Value>) -> Result<Vec<String>, ApiError> {
-        let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+    /// Lets the rules of kinds that the server does not know set their defaults.
+    pub fn admit(&self, new: &mut Value, old: Option<&Value>) {
+        let review = self.review(operation(old));
+        for admission in self.api.admission() {
+            admission.default(&review, new, old);
+        }
+    }
+
+    /// The circumstances of this call, for such rules.
+    pub fn review(&self, operation: Operation) -> Review<'_> {
+        let stored = Stored(self.api.store());
         let subresource = self.target.subresource.as_str();
-        let review = Review { operation, resource: &self.resource.info, subresource, user: &self.user };
-        self.api.admit(&review, new, old)
+        Review { operation, resource: &self.resource.info, subresource, user: &self.user, stored }
     }
 
     /// Checks an object; returns warnings.
@@ -60,6 +64,9 @@ impl Call {
             ("status", Some(old)) => self.resource.validate_status(new, old),
             _ => self.resource.validate(new, old),
         };
+        let review = self.review(operation(old));
+        let ruled = self.api.admission().iter().filter_map(|admission| admission.check(&review, new, old));
+        let verdict = admission::join(verdict, ruled.collect());
         self.refuse(new, &verdict.errors)?;
         Ok(verdict.warnings)
     }
@@ -150,6 +157,10 @@ impl Call {
             CommitError::Closing => ApiError::new(503, "ServiceUnavailable", "the server is shutting down"),
         }
     }
+}
+
+fn operation(old: Option<&Value>) -> Operation {
+    if old.is_some() { Operation::Update } else { Operation::Create }
 }
 
 /// The answer to a write on an outdated object.

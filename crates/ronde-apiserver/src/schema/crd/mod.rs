@@ -64,6 +64,10 @@ pub struct Verdict {
     pub warnings: Vec<String>,
 }
 
+/// Said when rules were left out because of faults that they cannot bear.
+pub const UNCHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing \
+                             errors to complete validation";
+
 /// How to check a schema.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
@@ -243,9 +247,7 @@ fn finish(new: &Value, old: Option<&Value>, compiled: &Compiled, mut errors: Vec
         matches!(error.kind, Kind::NotSupported | Kind::Required | Kind::TooLong | Kind::TooMany | Kind::TypeInvalid)
     };
     if errors.iter().any(blocks) {
-        let detail = "some validation rules were not checked because the object was invalid; correct the existing errors \
-                      to complete validation";
-        errors.push(FieldError::invalid("<nil>", Value::Null, detail));
+        errors.push(FieldError::invalid("<nil>", Value::Null, UNCHECKED));
         return Verdict { errors, warnings: Vec::new() };
     }
     let broken = rules::check(new, old, (compiled.root, compiled.node()), &compiled.rules);
