@@ -1,21 +1,30 @@
 //! The controllers, and the runner they share.
 
+pub mod admission;
+pub mod batch;
 pub mod deployment;
 pub mod disruption;
 pub mod endpoints;
 pub mod events;
+pub mod install;
 pub mod job;
+pub mod lease;
 pub mod machine;
 pub mod nodelifecycle;
-pub mod placement;
+pub mod operator;
 pub mod podgc;
+pub mod podgroup;
 pub mod pods;
 pub mod podstatus;
 pub mod queue;
 pub mod replicaset;
 pub mod runner;
+pub mod scheduling;
 pub mod statefulset;
 pub mod tainteviction;
 pub mod taints;
+pub mod turns;
+pub mod vcjob;
+pub mod vcqueue;
 pub mod volumeclaims;
 pub mod watch;

@@ -5,13 +5,16 @@
 use kube::Client;
 
 use crate::{
+    batch,
     disruption::Disruption,
     endpoints::EndpointsController,
+    install,
     nodelifecycle::NodeLifecycle,
-    placement::Placement,
     podgc::PodGc,
     runner::{Clock, Runner},
+    scheduling::Scheduler,
     tainteviction::TaintEviction,
+    vcjob::objects::KeySource,
     volumeclaims::{self, VolumeClaims},
 };
 
@@ -21,22 +24,25 @@ pub struct Options {
     pub client: Client,
     pub clock: Clock,
     pub volumes: VolumeClaims,
+    /// Where the keys of jobs come from.
+    pub keys: KeySource,
 }
 
-/// Adds the controllers of a bare machine to a runner, and makes sure that claims have a class.
+/// Adds the controllers of a bare machine to a runner, and makes sure that our kinds and a class for claims are there.
 ///
 /// # Errors
-/// If the class cannot be made.
+/// If they cannot be made.
 pub async fn runner(options: Options) -> Result<Runner, kube::Error> {
+    install::ensure(&options.client).await?;
     volumeclaims::ensure_class(&options.client).await?;
     let mut runner = Runner::new(options.client, options.clock);
     runner
         .add(EndpointsController)
-        .add(Placement::default())
         .add(NodeLifecycle::default())
         .add(TaintEviction::default())
         .add(PodGc::default())
         .add(Disruption)
         .add(options.volumes);
+    batch::add(&mut runner, options.keys, Scheduler::for_machine());
     Ok(runner)
 }

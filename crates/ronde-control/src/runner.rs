@@ -1,8 +1,9 @@
 //! Runs controllers: watches what they read, queues what changes, lets each look at one key at a time.
 //!
 //! [`Controller`] is all that a controller has to say. It never hears what has changed, only which of its objects to look
-//! at; a look that fails or panics is repeated later, whatever else happens. Knows only the API of Kubernetes:
-//! whether the server is in this process or a real cluster makes no difference.
+//! at; a look that fails or panics is repeated later, whatever else happens. A [`ClusterLoop`] looks at everything at
+//! once instead. Knows only the API of Kubernetes: whether the server is in this process or a real cluster makes
+//! no difference.
 
 use std::{collections::BTreeSet, error::Error as _, fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -20,13 +21,14 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     events::{self, Recorder},
     queue::{Outcome, Queue},
+    turns::{self, ClusterLoop},
     watch::{Caches, Change, Key, Kinds},
 };
 
 /// How many keys one controller looks at side by side.
 const CONCURRENCY: usize = 4;
 /// How long a stop waits for looks that have begun; each is a handful of requests.
-const STOP_GRACE: Duration = Duration::from_secs(5);
+pub(crate) const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// A loop over the objects of one kind.
 pub trait Controller: Send + Sync + 'static {
@@ -121,6 +123,23 @@ impl Runner {
         self
     }
 
+    /// Adds a loop over the whole cluster.
+    pub fn add_loop<L: ClusterLoop>(&mut self, cluster_loop: L) -> &mut Self {
+        cluster_loop.kinds(&mut self.kinds);
+        let cluster_loop = Arc::new(cluster_loop);
+        let inbox = Arc::new(Inbox::default());
+        let listener = {
+            let (cluster_loop, inbox) = (cluster_loop.clone(), inbox.clone());
+            move |change: &Change, caches: &Caches| inbox.put(cluster_loop.marks(change, caches))
+        };
+        self.entries.push(Entry {
+            name: L::NAME,
+            listener: Box::new(listener),
+            serve: Box::new(move |ctx, stop| turns::serve(cluster_loop, ctx, inbox, stop).boxed()),
+        });
+        self
+    }
+
     /// Runs all of them until `stop`; the first looks come when everything they read has been listed.
     pub async fn run(self, stop: CancellationToken) {
         let tracker = TaskTracker::new();
@@ -151,28 +170,38 @@ impl Runner {
     }
 }
 
-/// Where the watches leave the keys for a controller; as large as the number of its objects.
-#[derive(Default)]
-struct Inbox {
-    keys: Mutex<BTreeSet<Key>>,
+/// Where the watches leave the marks for a controller or loop; as large as the number of its objects.
+pub(crate) struct Inbox<T> {
+    marks: Mutex<BTreeSet<T>>,
     marked: Notify,
 }
 
-impl Inbox {
-    fn put(&self, keys: Vec<Key>) {
-        if !keys.is_empty() {
-            self.keys.lock().extend(keys);
+impl<T> Default for Inbox<T> {
+    fn default() -> Self {
+        Self { marks: Mutex::default(), marked: Notify::default() }
+    }
+}
+
+impl<T: Ord> Inbox<T> {
+    fn put(&self, marks: Vec<T>) {
+        if !marks.is_empty() {
+            self.marks.lock().extend(marks);
             self.marked.notify_one();
         }
     }
 
-    fn take(&self) -> BTreeSet<Key> {
-        std::mem::take(&mut *self.keys.lock())
+    pub fn take(&self) -> BTreeSet<T> {
+        std::mem::take(&mut *self.marks.lock())
+    }
+
+    /// Waits until something has been put there since the last wait.
+    pub async fn marked(&self) {
+        self.marked.notified().await;
     }
 }
 
 /// The loop of one controller.
-async fn serve<C: Controller>(controller: Arc<C>, ctx: Ctx, inbox: Arc<Inbox>, stop: CancellationToken) {
+async fn serve<C: Controller>(controller: Arc<C>, ctx: Ctx, inbox: Arc<Inbox<Key>>, stop: CancellationToken) {
     let mut queue = Queue::default();
     let mut looks = JoinSet::new();
     loop {
@@ -185,7 +214,7 @@ async fn serve<C: Controller>(controller: Arc<C>, ctx: Ctx, inbox: Arc<Inbox>, s
         let due = queue.next_due().filter(|_| looks.len() < CONCURRENCY);
         tokio::select! {
             () = stop.cancelled() => break,
-            () = inbox.marked.notified() => {}
+            () = inbox.marked() => {}
             Some(ended) = looks.join_next() => if let Ok((key, outcome)) = ended {
                 queue.done(key, outcome, Instant::now());
             },

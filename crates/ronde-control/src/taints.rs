@@ -1,4 +1,4 @@
-//! Taints of nodes and the tolerations of pods. Pure; shared by placement, taint eviction and the life of nodes.
+//! Taints of nodes and the tolerations of pods. Pure; shared by scheduling, taint eviction and the life of nodes.
 
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 

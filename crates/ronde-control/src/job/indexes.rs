@@ -50,6 +50,16 @@ impl Indexes {
         self
     }
 
+    /// Returns the set without those of an interval.
+    pub fn without(&self, first: i32, last: i32) -> Self {
+        let mut left = Self::default();
+        for (from, to) in &self.intervals {
+            left.add(*from, (*to).min(first - 1));
+            left.add((*from).max(last + 1), *to);
+        }
+        left
+    }
+
     pub fn contains(&self, index: i32) -> bool {
         let after = self.intervals.partition_point(|interval| interval.1 < index);
         self.intervals.get(after).is_some_and(|interval| interval.0 <= index)

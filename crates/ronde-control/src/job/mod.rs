@@ -1,13 +1,12 @@
 //! Jobs: runs pods until enough of them have succeeded, or too many have failed.
 //!
 //! [`plan`] decides about pods, [`account`] counts them; this file observes, acts and writes. Jobs that are managed by
-//! somebody else are left alone. Beside it run [`orphans`] (pods whose job has gone) and [`ttl`] (jobs that are done).
+//! somebody else are left alone. Beside it run [`Orphans`](crate::pods::orphans) and [`ttl`] (jobs that are done).
 
 pub mod account;
 pub mod backoff;
 pub mod census;
 pub mod indexes;
-pub mod orphans;
 pub mod plan;
 pub mod policy;
 pub mod template;
@@ -30,6 +29,7 @@ use self::{account::News, census::Observed, plan::Plan, template::TRACKING};
 use crate::{
     pods::{
         act::{self, Wants},
+        orphans::Counts,
         owners_of_change, selects,
     },
     runner::{Controller, Ctx},
@@ -40,6 +40,16 @@ use crate::{
 pub const MANAGER: &str = "kubernetes.io/job-controller";
 /// Naming, counting, announcing and stating the end take four rounds; more pods than fit into a status take more looks.
 const ROUNDS_MAX: usize = 6;
+
+impl Counts for Job {
+    const ORPHANS: &'static str = "job-orphans-controller";
+    const FINALIZER: &'static str = TRACKING;
+
+    /// Somebody else's jobs are somebody else's business.
+    fn has_done(&self) -> bool {
+        is_managed(self) && verdict::is_finished(self.status.as_ref())
+    }
+}
 
 /// The controller of jobs.
 #[derive(Debug, Default)]

@@ -187,6 +187,16 @@ pub async fn remove_finalizer(ctx: &Ctx, pod: &Pod, finalizer: &str) -> Result<(
     patch(ctx, pod, &json!({"metadata": meta})).await.map(drop)
 }
 
+/// Takes a finalizer off the version of a pod that was looked at: a later one may be somebody's again.
+pub async fn let_go(ctx: &Ctx, pod: &Pod, finalizer: &str) -> Result<(), kube::Error> {
+    let version = pod.resource_version();
+    let meta = json!({"resourceVersion": version, "$deleteFromPrimitiveList/finalizers": [finalizer]});
+    let pods = api::<Pod>(ctx, &pod.namespace().unwrap_or_default());
+    let patch = Patch::Strategic(json!({"metadata": meta}));
+    ctx.caches.assume(pods.patch(&pod.name_any(), &PatchParams::default(), &patch).await?);
+    Ok(())
+}
+
 /// Patches this very object; returns none if it is gone.
 async fn patch<K: Owner>(ctx: &Ctx, object: &K, patch: &Value) -> Result<Option<K>, kube::Error> {
     let objects: Api<K> = api(ctx, &object.namespace().unwrap_or_default());

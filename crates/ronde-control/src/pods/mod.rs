@@ -1,10 +1,11 @@
 //! What the workload controllers know of pods: building one from a template, owning them, reading their state.
 //!
-//! Everything in this file is pure. Writing pods to the cluster is in [`act`], names from contents in [`hash`], the order in which
-//! pods are given up in [`rank`].
+//! Everything in this file is pure. Writing pods to the cluster is in [`act`], names from contents in [`hash`], letting go of
+//! pods without an owner in [`orphans`], the order in which pods are given up in [`rank`].
 
 pub mod act;
 pub mod hash;
+pub mod orphans;
 pub mod rank;
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -13,7 +13,7 @@ use k8s_openapi::{
     apimachinery::pkg::{api::resource::Quantity as Text, apis::meta::v1::ObjectMeta},
 };
 use kube::ResourceExt as _;
-use ronde_apiserver::quantity::Quantity;
+use ronde_text::quantity::Quantity;
 
 use super::{BIND_COMPLETED, BOUND_BY_CONTROLLER, CLAIM_PROTECTION, PROVISIONED_BY, PROVISIONER, VOLUME_PROTECTION};
 use crate::pods::selects;

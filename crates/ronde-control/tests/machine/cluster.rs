@@ -9,6 +9,11 @@ use std::{
     time::Duration,
 };
 
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, ready},
+};
+use http::Method;
 use jiff::Timestamp;
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Event};
 use kube::{
@@ -20,6 +25,7 @@ use ronde_apiserver::{Apiserver, world::World};
 use ronde_control::{
     machine,
     runner::{Clock, Runner},
+    vcjob::objects::KeySource,
     volumeclaims::VolumeClaims,
     watch::Cached,
 };
@@ -29,6 +35,9 @@ use tokio_util::sync::CancellationToken;
 use tower::{ServiceExt as _, service_fn};
 
 pub const ROOT: &str = "/data/volumes";
+
+/// What comes before a request with this method and path; a request that it keeps waiting is never sent.
+pub type Before = Arc<dyn Fn(&Method, &str) -> BoxFuture<'static, ()> + Send + Sync>;
 
 pub struct Cluster {
     pub client: Client,
@@ -50,6 +59,11 @@ impl Running {
     pub fn start(runner: Runner) -> Self {
         let stop = CancellationToken::new();
         Self { task: tokio::spawn(runner.run(stop.clone())), stop }
+    }
+
+    /// Ends them without waiting for anything.
+    pub fn kill(self) {
+        self.stop.cancel();
     }
 
     pub async fn stop(self) {
@@ -75,6 +89,11 @@ impl Cluster {
 
     /// Starts the controllers of a machine.
     pub async fn control(&self) -> anyhow::Result<Running> {
+        self.control_with(Arc::new(|_, _| ready(()).boxed())).await
+    }
+
+    /// Starts the controllers of a machine, with something that comes before each of their requests.
+    pub async fn control_with(&self, before: Before) -> anyhow::Result<Running> {
         let removed = self.removed.clone();
         let remove = move |path: &Path| {
             removed.lock().push(path.to_owned());
@@ -83,12 +102,18 @@ impl Cluster {
         let (router, requests) = (self.server.router(), self.requests.clone());
         let counted = service_fn(move |request: http::Request<kube::client::Body>| {
             requests.fetch_add(1, Ordering::Relaxed);
-            router.clone().oneshot(request)
+            let first = before(request.method(), request.uri().path());
+            let router = router.clone();
+            async move {
+                first.await;
+                router.oneshot(request).await
+            }
         });
         let options = machine::Options {
             client: Client::new(counted, "default"),
             clock: self.clock.clone(),
             volumes: VolumeClaims { root: PathBuf::from(ROOT), remove: Arc::new(remove) },
+            keys: KeySource::real(),
         };
         Ok(Running::start(machine::runner(options).await?))
     }

@@ -69,7 +69,7 @@ async fn endpoints_follow_pods_and_services() -> anyhow::Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_at_rest_is_quiet() -> anyhow::Result<()> {
-    const KINDS: usize = 16;
+    const KINDS: usize = 27;
     let cluster = Cluster::start().await?;
     let running = cluster.control().await?;
     let kubelet = kubelet::start(&cluster, "n1", json!({})).await?;

@@ -4,8 +4,10 @@
 mod chance;
 mod cluster;
 mod endpoints;
+mod gangs;
 mod kubelet;
 mod nodes;
+mod operator;
 mod placement;
 mod runner;
 mod volumes;

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, time::Duration};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{ResourceExt as _, api::ListParams};
 use ronde_control::{
-    placement::resources::{host_ports, requests},
     pods::condition,
     podstatus::node_of,
+    scheduling::objects::{amounts::requests, pods::host_ports},
 };
 use serde_json::{Value, json};
 
@@ -33,6 +33,7 @@ async fn places(cluster: &Cluster) -> anyhow::Result<BTreeMap<String, String>> {
 
 #[tokio::test(start_paused = true)]
 async fn a_crowd_is_spread_and_nothing_is_booked_twice() -> anyhow::Result<()> {
+    const WHY: &str = "needs 1 pod × 1 cpu; 0 of 2 nodes fit: 2 lack cpu (need 1, most free 0 on n1)";
     let cluster = Cluster::start().await?;
     let running = cluster.control().await?;
     let kubelets = [kubelet::start(&cluster, "n1", json!({})).await?, kubelet::start(&cluster, "n2", json!({})).await?];
@@ -51,12 +52,12 @@ async fn a_crowd_is_spread_and_nothing_is_booked_twice() -> anyhow::Result<()> {
     let said = || async {
         let pod = cluster.api::<Pod>().get(&waiting).await?;
         let why = condition(&pod, "PodScheduled").and_then(|condition| condition.message.clone());
-        Ok(why.filter(|why| why == "0/2 nodes are available: 2 Insufficient cpu."))
+        Ok(why.filter(|why| why == WHY))
     };
     within("it is told why", SOON, said).await?;
     let events = || async {
         let events = cluster.events(&waiting).await?;
-        Ok(events.contains(&"FailedScheduling 0/2 nodes are available: 2 Insufficient cpu.".to_owned()).then_some(()))
+        Ok(events.contains(&format!("FailedScheduling {WHY}")).then_some(()))
     };
     within("an event says so too", SOON, events).await?;
     let leaves = placed.iter().find(|(_, node)| *node == "n1").expect("four are there").0;
@@ -79,7 +80,7 @@ async fn the_important_come_first_and_others_are_left_alone() -> anyhow::Result<
     create(&cluster.api::<Pod>(), pod("low", asks("4", json!({})))).await?;
     let class = json!({"priorityClassName": "system-node-critical"});
     create(&cluster.api::<Pod>(), pod("high", asks("4", class))).await?;
-    create(&cluster.api::<Pod>(), pod("theirs", asks("0", json!({"schedulerName": "volcano"})))).await?;
+    create(&cluster.api::<Pod>(), pod("theirs", asks("0", json!({"schedulerName": "example"})))).await?;
     let gate = json!({"schedulingGates": [{"name": "example.com/wait"}]});
     create(&cluster.api::<Pod>(), pod("gated", asks("0", gate))).await?;
     let running = cluster.control().await?;
@@ -115,9 +116,10 @@ async fn check(cluster: &Cluster) -> anyhow::Result<()> {
     let pods = cluster.api::<Pod>().list(&ListParams::default()).await?;
     for node in &nodes {
         let here: Vec<_> = pods.iter().filter(|pod| node_of(pod) == node.name_any()).collect();
-        let cpu: i128 = here.iter().filter_map(|pod| requests(pod).get("cpu").copied()).sum();
+        let specs = || here.iter().filter_map(|pod| pod.spec.as_ref());
+        let cpu: i64 = specs().filter_map(|spec| requests(spec).get("cpu")).sum();
         assert!(cpu <= 4000, "{} gives {cpu} thousandths of its 4 processors", node.name_any());
-        let ports: Vec<_> = here.iter().flat_map(|pod| host_ports(pod)).collect();
+        let ports: Vec<_> = specs().flat_map(host_ports).collect();
         for (index, port) in ports.iter().enumerate() {
             assert!(!ports[..index].iter().any(|other| other.clashes_with(port)), "{port:?} is given twice");
         }

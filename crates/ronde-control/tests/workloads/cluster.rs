@@ -15,13 +15,19 @@ use http_body_util::{BodyStream, StreamBody};
 use jiff::Timestamp;
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
-use ronde_apiserver::{Apiserver, world::World};
+use ronde_apiserver::{Apiserver, admission::Admission, world::World};
 use ronde_control::{
+    admission::OwnKinds,
+    batch,
     deployment::Deployments,
-    job::{Jobs, orphans::Orphans, ttl::TtlAfterFinished},
+    install,
+    job::{Jobs, ttl::TtlAfterFinished},
+    pods::orphans::Orphans,
     replicaset::ReplicaSets,
     runner::{Clock, Runner},
+    scheduling::Scheduler,
     statefulset::StatefulSets,
+    vcjob::{objects::KeySource, plugins::keys::KeyPair},
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -40,6 +46,35 @@ pub struct Cluster {
     pub clock: Clock,
     server: Apiserver,
     running: Running,
+    controllers: Controllers,
+}
+
+/// Which controllers a cluster has.
+#[derive(Debug, Clone, Copy)]
+enum Controllers {
+    Workloads,
+    Batch,
+}
+
+impl Controllers {
+    fn add(self, runner: &mut Runner) {
+        match self {
+            Self::Workloads => {
+                let sets = runner.add(ReplicaSets).add(Deployments).add(StatefulSets);
+                sets.add(Jobs).add(Orphans::<k8s_openapi::api::batch::v1::Job>::default()).add(TtlAfterFinished);
+            }
+            Self::Batch => batch::add_controllers(runner, numbered_keys(), &Scheduler::for_cluster()),
+        }
+    }
+}
+
+/// Keys that are all different; to make real ones is another test's business.
+fn numbered_keys() -> KeySource {
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    KeySource::new(|| {
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        Ok(KeyPair { private: format!("private {number}"), public: format!("public {number}") })
+    })
 }
 
 /// Controllers that run.
@@ -51,20 +86,26 @@ struct Running {
 }
 
 impl Cluster {
+    /// Starts a cluster with the workload controllers of Kubernetes.
     pub async fn start(seed: u64) -> anyhow::Result<Self> {
-        let start = Instant::now();
-        let epoch = Timestamp::from_second(1_800_000_000)?;
-        let now = move || epoch + start.elapsed();
-        let counter = AtomicUsize::new(0);
-        let random = move || {
-            (counter.fetch_add(1, Ordering::Relaxed) as u128 + 1)
-                .wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
-        };
-        let server = Apiserver::in_memory(World::new(now, random)).await?;
+        let (server, clock) = serve(Vec::new()).await?;
+        Ok(Self::on(server, clock, seed, Controllers::Workloads))
+    }
+
+    /// Starts a cluster with the controllers of batch work and their kinds; one in two has no rules for these but
+    /// what their definitions say, as a real cluster.
+    pub async fn start_batch(seed: u64) -> anyhow::Result<Self> {
+        let rules: Arc<dyn Admission> = Arc::new(<OwnKinds as Default>::default());
+        let rules = (seed % 2 == 1).then_some(rules);
+        let (server, clock) = serve(rules.into_iter().collect()).await?;
+        install::ensure(&Client::new(server.router(), "default")).await?;
+        Ok(Self::on(server, clock, seed, Controllers::Batch))
+    }
+
+    fn on(server: Apiserver, clock: Clock, seed: u64, controllers: Controllers) -> Self {
         let client = Client::new(server.router(), "default");
-        let clock = Clock::new(now);
-        let running = run(&server, clock.clone(), Chance::new(seed));
-        Ok(Self { client, clock, server, running })
+        let running = run(&server, clock.clone(), Chance::new(seed), controllers);
+        Self { client, clock, server, running, controllers }
     }
 
     /// Returns how many requests the controllers have sent since they were started.
@@ -84,7 +125,7 @@ impl Cluster {
         }
         self.running.fuse.store(0, Ordering::Relaxed);
         self.running.stop.cancel();
-        self.running = run(&self.server, self.clock.clone(), chance.clone());
+        self.running = run(&self.server, self.clock.clone(), chance.clone(), self.controllers);
     }
 
     pub async fn stop(self) {
@@ -93,7 +134,19 @@ impl Cluster {
     }
 }
 
-fn run(server: &Apiserver, clock: Clock, chance: Chance) -> Running {
+async fn serve(admission: Vec<Arc<dyn Admission>>) -> anyhow::Result<(Apiserver, Clock)> {
+    let start = Instant::now();
+    let epoch = Timestamp::from_second(1_800_000_000)?;
+    let now = move || epoch + start.elapsed();
+    let counter = AtomicUsize::new(0);
+    let random = move || {
+        (counter.fetch_add(1, Ordering::Relaxed) as u128 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
+    };
+    let server = Apiserver::in_memory_with(World::new(now, random), admission).await?;
+    Ok((server, Clock::new(now)))
+}
+
+fn run(server: &Apiserver, clock: Clock, chance: Chance, controllers: Controllers) -> Running {
     let (stop, fuse) = (CancellationToken::new(), Arc::new(AtomicI64::new(i64::MAX)));
     let requests = Arc::new(AtomicUsize::new(0));
     let router = server.router();
@@ -114,7 +167,7 @@ fn run(server: &Apiserver, clock: Clock, chance: Chance) -> Running {
         })
     };
     let mut runner = Runner::new(Client::new(service, "default"), clock);
-    runner.add(ReplicaSets).add(Deployments).add(StatefulSets).add(Jobs).add(Orphans).add(TtlAfterFinished);
+    controllers.add(&mut runner);
     tokio::spawn(runner.run(stop.clone()));
     Running { stop, fuse, requests }
 }

@@ -23,4 +23,7 @@ mod cluster;
 mod deployments;
 mod jobs;
 mod node;
+mod queues;
 mod stateful_sets;
+mod vc_jobs;
+mod vc_queues;

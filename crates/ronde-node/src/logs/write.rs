@@ -14,6 +14,7 @@ use std::{
 
 use fs_err::{OpenOptions, os::unix::fs::OpenOptionsExt as _};
 use jiff::Timestamp;
+use memchr::memchr;
 
 use super::{
     FILE_BYTES_MAX, FILES_MAX, file_path,
@@ -80,8 +81,11 @@ impl LogWriter {
     pub fn write(&mut self, output: Output, chunk: &[u8], now: Timestamp) {
         let stamp = self.begin(now);
         let mut unended = mem::take(&mut self.unended[output as usize]);
-        for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
-            let (mut text, is_end) = piece.strip_suffix(b"\n").map_or((piece, false), |text| (text, true));
+        let mut chunk = chunk;
+        while !chunk.is_empty() {
+            let end = memchr(b'\n', chunk);
+            let (is_end, mut text) = (end.is_some(), &chunk[..end.unwrap_or(chunk.len())]);
+            chunk = &chunk[end.map_or(chunk.len(), |end| end + 1)..];
             while unended.len() + text.len() > PART_BYTES_MAX {
                 let (part, rest) = text.split_at(PART_BYTES_MAX - unended.len());
                 self.push(&stamp, output.tag(false), &[&unended, part]);
@@ -170,10 +174,15 @@ impl LogWriter {
     fn rotate(&mut self) {
         let path = |age| file_path(&self.folder, self.attempt, age);
         let oldest = self.limits.files - 1;
-        let moved = (0..oldest).rev().try_for_each(|age| match fs_err::rename(path(age), path(age + 1)) {
+        let unless_missing = |done: io::Result<()>| match done {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
-        });
+        };
+        // Deleted first: a rename over a file makes ext4 write the renamed one to the disk at once.
+        let deleted = unless_missing(fs_err::remove_file(path(oldest)));
+        let mut ages = (0..oldest).rev();
+        let moved =
+            deleted.and_then(|()| ages.try_for_each(|age| unless_missing(fs_err::rename(path(age), path(age + 1)))));
         if moved.is_ok() {
             self.file = None;
         }

@@ -1,13 +1,17 @@
 //! Without root: a user namespace in which we are uid 0, and a network namespace for the bridge.
 //!
 //! A small process (the holder) keeps both alive when the daemon is killed; the next daemon finds it by its lock file and
-//! joins. Called at the start of `ronde up`, while there is one thread.
+//! joins. The program `slirp4netns`, if there is one, links the network namespace to the machine's network, and ends with
+//! the holder. Called at the start of `ronde up`, while there is one thread.
 
 use std::{
     io::{self, Read as _, Write as _},
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, AsRawFd as _, OwnedFd},
+        unix::process::CommandExt as _,
+    },
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use fs_err as fs;
@@ -26,6 +30,8 @@ use crate::sandbox::init::rustix_exit;
 
 /// Subordinate ids that are mapped beside our own, if the machine gives us some.
 const IDS_MAX: u32 = 65_536;
+/// Larger packets make `slirp4netns` faster; this is the largest that it takes.
+const MTU: &str = "--mtu=65520";
 
 /// The namespaces without root.
 pub struct Home {
@@ -77,14 +83,16 @@ pub fn living_holder(lock: &Path) -> io::Result<Option<u32>> {
 fn make(alone: Alone, lock: &Path) -> io::Result<(u32, Vec<Missing>)> {
     let (mut ready, tell) = io::pipe()?;
     let (go_read, go) = io::pipe()?;
+    // The holder has one end, the link to the machine's network the other: it hears when the holder is no more.
+    let (ended, alive) = io::pipe()?;
     match fork(alone, Namespaces { user: true, network: true, ..Namespaces::default() })? {
         Fork::Child => {
             // Our copy of the other end would keep the pipe open for ever.
-            drop((go, ready));
-            hold(lock, go_read, &tell)
+            drop((go, ready, ended));
+            hold(lock, go_read, &tell, &alive)
         }
         Fork::Parent(holder) => {
-            drop((tell, go_read));
+            drop((tell, go_read, alive));
             let missing = map_ids(&holder).inspect_err(|_| {
                 let _ = holder.signal(Signal::KILL);
             })?;
@@ -95,13 +103,36 @@ fn make(alone: Alone, lock: &Path) -> io::Result<(u32, Vec<Missing>)> {
             if said != "ready" {
                 return Err(io::Error::other(format!("the holder of the namespaces failed: {said}")));
             }
-            Ok((holder.pid.as_raw_nonzero().get().cast_unsigned(), missing))
+            let pid = holder.pid.as_raw_nonzero().get().cast_unsigned();
+            // Without it pods reach nothing outside of the machine; who opens the network finds that out and says so.
+            let _ = link_to_machine(pid, ended);
+            Ok((pid, missing))
         }
     }
 }
 
+/// Links the holder's network to the machine's; returns when it works.
+fn link_to_machine(holder: u32, ended: io::PipeReader) -> io::Result<()> {
+    let (mut ready, tell) = io::pipe()?;
+    for end in [ended.as_fd(), tell.as_fd()] {
+        rustix::io::fcntl_setfd(end, rustix::io::FdFlags::empty())?;
+    }
+    let mut command = Command::new("slirp4netns");
+    command.args(["--configure", MTU, "--disable-host-loopback"]);
+    command.arg(format!("--exit-fd={}", ended.as_raw_fd())).arg(format!("--ready-fd={}", tell.as_raw_fd()));
+    command.args([&holder.to_string(), "tap0"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Of its own group: a Ctrl-C is not meant for it.
+    let mut link = command.process_group(0).current_dir("/").spawn()?;
+    drop((tell, ended));
+    // One byte, or nothing if it has ended.
+    ready.read_exact(&mut [0]).inspect_err(|_| {
+        let _ = link.wait();
+    })
+}
+
 /// The holder's life: take the lock, say so, and sleep until killed.
-fn hold(lock: &Path, mut go: io::PipeReader, tell: &io::PipeWriter) -> ! {
+fn hold(lock: &Path, mut go: io::PipeReader, tell: &io::PipeWriter, alive: &io::PipeWriter) -> ! {
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"ronde-holder");
     let mut word = String::new();
@@ -113,7 +144,7 @@ fn hold(lock: &Path, mut go: io::PipeReader, tell: &io::PipeWriter) -> ! {
     }
     .unwrap_or_default();
     let Ok(file) = taken else { rustix_exit(1) };
-    keep_only(&[file.as_fd()]);
+    keep_only(&[file.as_fd(), alive.as_fd()]);
     if let Ok(nothing) = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty()) {
         let _ = rustix::stdio::dup2_stdin(&nothing);
         let _ = rustix::stdio::dup2_stdout(&nothing);

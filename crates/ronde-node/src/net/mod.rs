@@ -146,7 +146,7 @@ impl Network {
         let missing = if is_host || has_outside {
             open_outside(&machine, &options, &subnets, has_outside).await?
         } else {
-            vec![no_outside("an ordinary user's pods have no link to the machine's network")]
+            vec![no_outside("an ordinary user's pods have no link to the machine's network (package `slirp4netns`)")]
         };
 
         // 4. services and names

@@ -1,0 +1,152 @@
+//! Each kind with its rules: JSON is read into the kind's type, the rules work on that.
+
+use std::sync::Arc;
+
+use k8s_openapi::Resource;
+use ronde_api::{
+    Command, HyperNode, Job, PodGroup, Queue,
+    rules::{self, Fault, Queues, Stage},
+};
+use ronde_apiserver::{admission::check_pod_template, error::FieldError, schema::crd::Verdict};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{field_error, overlay};
+
+/// What rules need to know beside the object.
+pub(super) struct Surroundings {
+    /// The queue that the namespace has for those that name none.
+    pub namespace_queue: Option<String>,
+    pub queues: Arc<Queues>,
+}
+
+/// The rules of a kind, on JSON.
+pub(super) trait Kind: Sync {
+    /// Sets what the object leaves open; does nothing to one that is not of its form.
+    fn default(&self, new: &mut Value, old: Option<&Value>, around: &Surroundings);
+
+    /// None for an object that is not of its form.
+    fn check(&self, new: &Value, old: Option<&Value>, around: &Surroundings) -> Option<Verdict>;
+}
+
+/// Returns the rules of a kind, if it has any here.
+pub(super) fn find(api_version: &str, kind: &str) -> Option<&'static dyn Kind> {
+    let kinds: [(&str, &str, &'static dyn Kind); 5] = [
+        (Job::API_VERSION, Job::KIND, &JOB),
+        (PodGroup::API_VERSION, PodGroup::KIND, &POD_GROUP),
+        (Queue::API_VERSION, Queue::KIND, &QUEUE),
+        (Command::API_VERSION, Command::KIND, &COMMAND),
+        (HyperNode::API_VERSION, HyperNode::KIND, &HYPER_NODE),
+    ];
+    kinds.into_iter().find(|row| (row.0, row.1) == (api_version, kind)).map(|row| row.2)
+}
+
+/// The rules of one kind as functions on its type.
+struct Rules<K: 'static> {
+    default: fn(&mut K, Option<&K>, &Surroundings),
+    check: fn(&K, Option<&K>, &Surroundings) -> Vec<Fault>,
+    /// What else is wrong, which only the API server itself can tell.
+    check_raw: fn(&Value) -> Vec<FieldError>,
+    warnings: fn(&K) -> Vec<String>,
+}
+
+static JOB: Rules<Job> = Rules {
+    default: |new, old, around| {
+        let of_namespace = around.namespace_queue.as_deref();
+        match old {
+            None => rules::job::default(new, Stage::Create, of_namespace),
+            Some(old) => {
+                rules::job::default(new, Stage::Update, of_namespace);
+                keep_queue(&mut new.spec.queue, &old.spec.queue, of_namespace);
+            }
+        }
+    },
+    check: |new, old, around| match old {
+        None => rules::job::validate(new, &around.queues),
+        Some(old) => rules::job::validate_update(old, new),
+    },
+    check_raw: check_templates,
+    warnings: rules::job::warnings,
+};
+
+static POD_GROUP: Rules<PodGroup> = Rules {
+    default: |new, old, around| {
+        let of_namespace = around.namespace_queue.as_deref();
+        match old {
+            None => rules::pod_group::default(new, Stage::Create, of_namespace),
+            Some(old) => keep_queue(&mut new.spec.queue, &old.spec.queue, of_namespace),
+        }
+    },
+    check: |new, old, around| match old {
+        None => rules::pod_group::validate(new, &around.queues),
+        Some(old) => rules::pod_group::validate_update(old, new, &around.queues),
+    },
+    check_raw: |_| Vec::new(),
+    warnings: |_| Vec::new(),
+};
+
+static QUEUE: Rules<Queue> = Rules {
+    default: |new, _, _| rules::queue::default(new),
+    check: |new, old, around| match old {
+        None => rules::queue::validate(new, &around.queues),
+        Some(old) => rules::queue::validate_update(old, new, &around.queues),
+    },
+    check_raw: |_| Vec::new(),
+    warnings: rules::queue::warnings,
+};
+
+static COMMAND: Rules<Command> = Rules {
+    default: |_, _, _| {},
+    check: |new, _, _| rules::command::validate(new),
+    check_raw: |_| Vec::new(),
+    warnings: rules::command::warnings,
+};
+
+static HYPER_NODE: Rules<HyperNode> = Rules {
+    default: |_, _, _| {},
+    check: |new, _, _| rules::hyper_node::validate(new),
+    check_raw: |_| Vec::new(),
+    warnings: |_| Vec::new(),
+};
+
+/// Who applies a manifest without a queue again means the queue that the namespace has given the object.
+fn keep_queue(queue: &mut String, was: &str, of_namespace: Option<&str>) {
+    if rules::queue_in_namespace(queue, of_namespace) == was {
+        was.clone_into(queue);
+    }
+}
+
+fn check_templates(job: &Value) -> Vec<FieldError> {
+    let tasks = job["spec"]["tasks"].as_array().into_iter().flatten().enumerate();
+    let check =
+        |(at, task): (usize, &Value)| check_pod_template(&task["template"], &format!("spec.tasks[{at}].template"));
+    tasks.flat_map(check).collect()
+}
+
+impl<K: Serialize + DeserializeOwned + Clone + Sync> Kind for Rules<K> {
+    fn default(&self, new: &mut Value, old: Option<&Value>, around: &Surroundings) {
+        let Some(mut typed) = read::<K>(new) else { return };
+        let before = serde_json::to_value(&typed).unwrap_or_default();
+        (self.default)(&mut typed, old.and_then(read::<K>).as_ref(), around);
+        let after = serde_json::to_value(&typed).unwrap_or_default();
+        overlay::carry_over(new, &before, &after);
+    }
+
+    fn check(&self, new: &Value, old: Option<&Value>, around: &Surroundings) -> Option<Verdict> {
+        let typed = read::<K>(new)?;
+        let faults = (self.check)(&typed, old.and_then(read::<K>).as_ref(), around);
+        let mut errors: Vec<FieldError> = faults.iter().map(field_error).collect();
+        // What was wrong with the old object and has not changed is no reason to refuse the new one.
+        let before = old.map(|old| (self.check_raw)(old)).unwrap_or_default();
+        for error in (self.check_raw)(new) {
+            if !before.contains(&error) && !errors.iter().any(|told| told.path == error.path) {
+                errors.push(error);
+            }
+        }
+        Some(Verdict { errors, warnings: (self.warnings)(&typed) })
+    }
+}
+
+fn read<K: DeserializeOwned>(value: &Value) -> Option<K> {
+    K::deserialize(value).ok()
+}

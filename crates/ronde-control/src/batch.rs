@@ -1,0 +1,24 @@
+//! What batch work needs, started together: the controllers of Volcano's jobs, groups and queues, and the scheduler.
+//!
+//! On one machine and on a cluster alike; our kinds must be there before (see [`crate::install`]).
+
+use crate::{
+    podgroup::PodGroups,
+    pods::orphans::Orphans,
+    runner::Runner,
+    scheduling::Scheduler,
+    vcjob::{VcJobs, objects::KeySource},
+    vcqueue::VcQueues,
+};
+
+/// Adds everything to a runner.
+pub fn add(runner: &mut Runner, keys: KeySource, scheduler: Scheduler) {
+    add_controllers(runner, keys, &scheduler);
+    runner.add_loop(scheduler);
+}
+
+/// Adds the controllers alone; somebody else is the scheduler.
+pub fn add_controllers(runner: &mut Runner, keys: KeySource, scheduler: &Scheduler) {
+    let groups = PodGroups { schedulers: scheduler.schedulers.clone() };
+    runner.add(VcJobs::new(keys)).add(Orphans::<ronde_api::Job>::default()).add(groups).add(VcQueues);
+}

@@ -1,0 +1,165 @@
+//! Carries out the steps of a plan.
+//!
+//! Steps of one kind that follow each other are taken side by side, with a bound. A step that fails is told back, so that
+//! the scheduler plans anew; one that comes too late first brings the newest state into the caches.
+
+use std::{error::Error as _, mem::discriminant, time::Duration};
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams, PostParams},
+};
+use ronde_api::PodGroup;
+use ronde_scheduler::{Eviction, GroupId, NodeName, PodId, Step};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{
+    objects::volumes::awaits_node,
+    state::{State, claims},
+    status,
+};
+use crate::{
+    pods::act::{self, api},
+    podstatus,
+    runner::Ctx,
+    watch::Key,
+};
+
+/// How many requests are under way at once: a server with a few processors is busy with these.
+const WRITES_MAX: usize = 32;
+/// How long the few requests of one step or status may take.
+const REQUESTS_MAX: Duration = Duration::from_secs(10);
+/// Says on which node the volume of a claim is to be made.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// How a step ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    /// Things are different by now; the caches know how.
+    Late,
+    Failed,
+}
+
+/// Takes all steps; returns how each of them ended.
+pub async fn take_all<'a>(ctx: &Ctx, state: &State, steps: &'a [Step]) -> Vec<(&'a Step, Outcome)> {
+    let mut outcomes = Vec::with_capacity(steps.len());
+    for alike in steps.chunk_by(|a, b| discriminant(a) == discriminant(b)) {
+        let taking: Vec<_> = alike.iter().map(|step| take(ctx, state, step)).collect();
+        let taken: Vec<_> = stream::iter(taking).buffered(WRITES_MAX).collect().await;
+        outcomes.extend(alike.iter().zip(taken));
+    }
+    outcomes
+}
+
+async fn take(ctx: &Ctx, state: &State, step: &Step) -> Outcome {
+    let taken = in_time(async {
+        match step {
+            Step::Admit(group) => admit(ctx, state, group).await,
+            Step::Bind { pod, node } => bind(ctx, state, pod, node).await,
+            Step::Evict { pod, why } => evict(ctx, state, pod, why).await,
+            Step::Nominate { pod, node } => nominate(ctx, state, pod, node.as_ref()).await,
+        }
+    });
+    match taken.await {
+        Ok(outcome) => outcome,
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
+            tracing::debug!(%step, reason = status.reason, message = status.message, "comes too late");
+            refresh(ctx, step).await
+        }
+        Err(error) => {
+            tracing::warn!(%step, %error, cause = error.source().map(tracing::field::display), "failed");
+            Outcome::Failed
+        }
+    }
+}
+
+/// Lets requests take only so long: one that is never answered must not keep everybody else waiting.
+pub async fn in_time<T>(requests: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
+    timeout(REQUESTS_MAX, requests).await.unwrap_or_else(|elapsed| Err(kube::Error::Service(elapsed.into())))
+}
+
+/// Brings what a step was about into the caches as it is now.
+async fn refresh(ctx: &Ctx, step: &Step) -> Outcome {
+    let (Step::Bind { pod: id, .. } | Step::Evict { pod: id, .. } | Step::Nominate { pod: id, .. }) = step else {
+        return Outcome::Late;
+    };
+    match in_time(api::<Pod>(ctx, id.namespace()).get_opt(id.name())).await {
+        Ok(Some(pod)) => ctx.caches.assume(pod),
+        Ok(None) => {
+            if let Some(gone) = ctx.caches.get::<Pod>(&key(id)) {
+                ctx.caches.assume_gone(&*gone);
+            }
+        }
+        Err(_) => return Outcome::Failed,
+    }
+    Outcome::Late
+}
+
+/// Returns the key of a pod.
+pub fn key(id: &PodId) -> Key {
+    Key::new(id.namespace(), id.name())
+}
+
+async fn admit(ctx: &Ctx, state: &State, id: &GroupId) -> Result<Outcome, kube::Error> {
+    let Some(group) = ctx.caches.get::<PodGroup>(&Key::new(id.namespace(), id.name())) else {
+        return Ok(Outcome::Late);
+    };
+    let pods = state.pods(&ctx.caches, id);
+    let now = ctx.clock.now();
+    let wait = state.wait(id, now);
+    let seen = status::groups::Seen { group: &group, pods: &pods, wait, is_admitted: true, now };
+    status::write_group(ctx, &group, &status::groups::next(&seen)).await?;
+    Ok(Outcome::Done)
+}
+
+async fn bind(ctx: &Ctx, state: &State, id: &PodId, node: &NodeName) -> Result<Outcome, kube::Error> {
+    let Some(pod) = state.pod(&ctx.caches, &key(id)) else { return Ok(Outcome::Late) };
+    for claimed in claims(&ctx.caches, &pod).iter().filter(|claimed| awaits_node(claimed)) {
+        select_node(ctx, id.namespace(), &claimed.name, node).await?;
+    }
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding",
+        "metadata": {"name": id.name(), "namespace": id.namespace(), "uid": pod.metadata.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node.as_str()},
+    });
+    let pods = api::<Pod>(ctx, id.namespace());
+    let _: Value = pods.create_subresource("binding", id.name(), &PostParams::default(), &binding).await?;
+    ctx.events.normal(&*pod, "Scheduled", format!("Successfully assigned {id} to {node}"));
+    Ok(Outcome::Done)
+}
+
+/// Tells a claim whose class waits for it where its pod will be.
+async fn select_node(ctx: &Ctx, namespace: &str, name: &str, node: &NodeName) -> Result<(), kube::Error> {
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {SELECTED_NODE: node.as_str()}}}));
+    let written = api::<PersistentVolumeClaim>(ctx, namespace).patch(name, &PatchParams::default(), &patch).await?;
+    ctx.caches.assume(written);
+    Ok(())
+}
+
+async fn evict(ctx: &Ctx, state: &State, id: &PodId, why: &Eviction) -> Result<Outcome, kube::Error> {
+    let Some(pod) = state.pod(&ctx.caches, &key(id)) else { return Ok(Outcome::Late) };
+    let (now, message) = (ctx.clock.now(), why.to_string());
+    ctx.events.warning(&*pod, "Evict", &*message);
+    let conditions = [
+        podstatus::build_condition(&pod, "Ready", "False", ("Evict", &message), now),
+        podstatus::build_disruption(&pod, "PreemptionByScheduler", &message, now),
+    ];
+    podstatus::write(ctx, &pod, &conditions, None).await?;
+    act::remove(ctx, &*pod).await?;
+    Ok(Outcome::Done)
+}
+
+async fn nominate(ctx: &Ctx, state: &State, id: &PodId, node: Option<&NodeName>) -> Result<Outcome, kube::Error> {
+    let Some(pod) = state.pod(&ctx.caches, &key(id)) else { return Ok(Outcome::Late) };
+    let patch = json!({
+        "metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node.map(NodeName::as_str)},
+    });
+    let pods = api::<Pod>(ctx, id.namespace());
+    let written = pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await?;
+    ctx.caches.assume(written);
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,134 @@
+//! The shell of the scheduler: observes the cluster, asks `ronde-scheduler` for a plan, carries it out.
+//!
+//! ```text
+//! watches ─▶ marks ─▶ objects ─▶ Cluster::cycle ─▶ Plan ─▶ act, status
+//!              ▲                                              │
+//!              └────────────── what has changed ◀─────────────┘
+//! ```
+//! One loop for the whole cluster, on a cluster and on one machine alike. It waits for changes, not for a clock, and keeps
+//! nothing that is not in the API: started anew, it goes on where it was. Whom to place where is decided elsewhere.
+
+pub mod act;
+pub mod marks;
+pub mod objects;
+pub mod state;
+pub mod status;
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use ronde_scheduler::{Change, Plan, Policy, Step, Time};
+
+use self::{
+    act::Outcome,
+    marks::Mark,
+    objects::pods::{DEFAULT_SCHEDULER, Schedulers},
+    state::State,
+};
+use crate::{
+    queue::backoff,
+    runner::Ctx,
+    turns::ClusterLoop,
+    watch::{Caches, Kinds},
+};
+
+/// The longest pause after something has failed.
+const PAUSE_MAX: SignedDuration = SignedDuration::from_secs(5);
+
+/// The scheduler.
+#[derive(Debug, Clone)]
+pub struct Scheduler {
+    /// The names of the schedulers whose pods it places.
+    pub schedulers: Schedulers,
+    /// Labels of nodes that name parts of the network, the closest first.
+    pub tier_labels: Vec<String>,
+    pub policy: Policy,
+}
+
+impl Scheduler {
+    /// Makes the scheduler of a cluster that has another one for plain pods.
+    pub fn for_cluster() -> Self {
+        let schedulers = ["volcano", "ronde"].map(str::to_owned).into();
+        Self { schedulers, tier_labels: Vec::new(), policy: Policy::default() }
+    }
+
+    /// Makes the only scheduler of a machine.
+    pub fn for_machine() -> Self {
+        let mut scheduler = Self::for_cluster();
+        scheduler.schedulers.insert(DEFAULT_SCHEDULER.to_owned());
+        scheduler
+    }
+}
+
+impl ClusterLoop for Scheduler {
+    const NAME: &'static str = "ronde-scheduler";
+    type Mark = Mark;
+    type State = State;
+
+    fn kinds(&self, kinds: &mut Kinds) {
+        marks::kinds(kinds);
+    }
+
+    fn marks(&self, change: &crate::watch::Change, caches: &Caches) -> Vec<Mark> {
+        marks::of(change, caches)
+    }
+
+    fn begin(&self) -> State {
+        State::new(self.policy.clone(), self.schedulers.clone(), self.tier_labels.clone())
+    }
+
+    fn all(&self, caches: &Caches) -> BTreeSet<Mark> {
+        marks::all(caches)
+    }
+
+    async fn turn(&self, ctx: &Ctx, state: &mut State, marks: BTreeSet<Mark>) -> Option<SignedDuration> {
+        let now = ctx.clock.now();
+        // 1. observe
+        let has_news = !marks.is_empty();
+        state.observe(&ctx.caches, marks);
+        // 2. decide
+        let plan = state.cluster.cycle(Time::from_millis(now.as_millisecond()));
+        state.note(&plan, now);
+        // 3. act
+        let acted_well = carry_out(ctx, state, &plan).await;
+        // 4. tell
+        if has_news || !plan.steps.is_empty() {
+            status::doubt_queues(state, now);
+        }
+        let told_well = status::write_stale(ctx, state).await;
+        let counted_well = status::write_queues(ctx, state).await;
+        // 5. rest
+        state.failures = if acted_well && told_well && counted_well { 0 } else { state.failures.saturating_add(1) };
+        next_turn_in(state, &plan, ctx.clock.now())
+    }
+}
+
+/// Takes the steps of a plan and tells the scheduler which failed; returns whether none did for good.
+async fn carry_out(ctx: &Ctx, state: &mut State, plan: &Plan) -> bool {
+    let bound = plan.steps.iter().filter_map(|step| match step {
+        Step::Bind { pod, .. } => Some(act::key(pod)),
+        _ => None,
+    });
+    state.binding.extend(bound);
+    let outcomes = act::take_all(ctx, state, &plan.steps).await;
+    let mut went_well = true;
+    for (step, outcome) in outcomes.into_iter().filter(|(_, outcome)| *outcome != Outcome::Done) {
+        went_well &= outcome != Outcome::Failed;
+        if let Step::Bind { pod, .. } = step {
+            state.binding.remove(&act::key(pod));
+        }
+        state.cluster.apply(Change::Failed(step.clone()));
+    }
+    went_well
+}
+
+fn next_turn_in(state: &State, plan: &Plan, now: Timestamp) -> Option<SignedDuration> {
+    let pause = SignedDuration::try_from(backoff(state.failures)).unwrap_or(PAUSE_MAX).min(PAUSE_MAX);
+    let has_more = !state.stale.is_empty() && state.failures == 0;
+    let look_again = plan.look_again.and_then(|at| Timestamp::from_millisecond(at.as_millis()).ok());
+    let due = look_again.into_iter().chain(status::next_due(state)).min();
+    let due = due.map(|due| due.duration_since(now).max(SignedDuration::ZERO));
+    let retry = (state.failures > 0).then_some(pause);
+    let rest = has_more.then_some(SignedDuration::ZERO);
+    due.into_iter().chain(retry).chain(rest).min()
+}

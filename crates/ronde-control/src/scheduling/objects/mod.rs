@@ -1,0 +1,23 @@
+//! Kubernetes objects in the words of the scheduler. Pure; the only place that knows both.
+
+pub mod amounts;
+pub mod groups;
+pub mod nodes;
+pub mod pods;
+pub mod selectors;
+#[cfg(test)]
+mod tests;
+pub mod volumes;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1;
+use ronde_scheduler::Time;
+
+/// Returns a moment of an object; one that it does not have is the beginning of time.
+pub fn time(time: Option<&v1::Time>) -> Time {
+    Time::from_millis(time.map_or(0, |time| time.0.as_millisecond()))
+}
+
+/// Returns a number that is meant to be none or more.
+pub fn count(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or(0)
+}

@@ -1,0 +1,298 @@
+//! What the scheduler's loop knows between two turns: the scheduler itself, who is in which group, who waits.
+//!
+//! All of it comes from the caches and from plans that are being carried out; a loop that starts anew finds the same.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::{
+    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    scheduling::v1::PriorityClass,
+    storage::v1::StorageClass,
+};
+use kube::ResourceExt as _;
+use ronde_api::{HyperNode, PodGroup, Queue};
+use ronde_scheduler::{Change, Cluster, GroupId, HyperNodeName, Plan, Policy, Reason, Step, Waiting};
+
+use super::{
+    marks::Mark,
+    objects::{
+        groups::{self, Around, class_of},
+        nodes,
+        pods::{self, Membership, Schedulers},
+        volumes::{Claimed, claim_names, volumes},
+    },
+};
+use crate::{
+    podstatus::node_of,
+    watch::{Caches, Key},
+};
+
+/// How long pods and groups that belong to others may take to be made, and to be heard of.
+pub const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
+
+/// A pod that the scheduler has been told of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Member {
+    uid: String,
+    group: GroupId,
+    is_alone: bool,
+}
+
+/// Why a group waits.
+#[derive(Debug, Clone)]
+struct Wait {
+    why: Waiting,
+    /// Since when it lacks pods of its own, if that is why.
+    lacking_since: Option<Timestamp>,
+}
+
+/// What the loop knows.
+pub struct State {
+    pub cluster: Cluster,
+    schedulers: Schedulers,
+    members: BTreeMap<Key, Member>,
+    pods_of: BTreeMap<GroupId, BTreeSet<Key>>,
+    parts: BTreeSet<HyperNodeName>,
+    /// Pods that have been bound while the watch does not show it yet.
+    pub binding: BTreeSet<Key>,
+    /// Why groups wait, as last told.
+    waits: BTreeMap<GroupId, Wait>,
+    /// Groups whose status, or that of whose pods, may have to be written.
+    pub stale: BTreeSet<GroupId>,
+    /// When the sentences of groups were last written.
+    pub worded: BTreeMap<GroupId, Timestamp>,
+    /// Groups whose status is to be looked at again then.
+    pub later: BTreeMap<GroupId, Timestamp>,
+    /// When to look what queues use, and when that was last done.
+    pub queues_due: Option<Timestamp>,
+    pub queues_told: Option<Timestamp>,
+    /// How many turns in a row had something fail.
+    pub failures: u32,
+}
+
+impl State {
+    pub fn new(policy: Policy, schedulers: Schedulers, tier_labels: Vec<String>) -> Self {
+        let mut cluster = Cluster::new(policy);
+        cluster.apply(Change::Queue(groups::no_queue()));
+        cluster.apply(Change::TierLabels(tier_labels));
+        Self {
+            cluster,
+            schedulers,
+            members: BTreeMap::new(),
+            pods_of: BTreeMap::new(),
+            parts: BTreeSet::new(),
+            binding: BTreeSet::new(),
+            waits: BTreeMap::new(),
+            stale: BTreeSet::new(),
+            worded: BTreeMap::new(),
+            later: BTreeMap::new(),
+            queues_due: None,
+            queues_told: None,
+            failures: 0,
+        }
+    }
+
+    /// Tells the scheduler what has changed.
+    pub fn observe(&mut self, caches: &Caches, marks: BTreeSet<Mark>) {
+        for mark in marks {
+            match mark {
+                Mark::Namespace(key) => self.tell_namespace(caches, &key),
+                Mark::Node(key) => self.tell_node(caches, &key),
+                Mark::HyperNodes => self.tell_parts(caches),
+                Mark::Queue(key) => self.tell_queue(caches, &key),
+                Mark::Group(key) => self.tell_group(caches, &key),
+                Mark::Pod(key) => self.tell_pod(caches, &key),
+            }
+        }
+    }
+
+    /// Takes note of what a plan says about groups, before it is carried out.
+    pub fn note(&mut self, plan: &Plan, now: Timestamp) {
+        let admitted =
+            plan.steps.iter().filter_map(|step| if let Step::Admit(group) = step { Some(group) } else { None });
+        for group in plan.ready.iter().chain(admitted) {
+            self.waits.remove(group);
+            self.stale.insert(group.clone());
+        }
+        for waiting in &plan.waiting {
+            let before = self.waits.get(&waiting.group).and_then(|wait| wait.lacking_since);
+            let lacking_since = lacks_pods(waiting).then(|| before.unwrap_or(now));
+            self.waits.insert(waiting.group.clone(), Wait { why: waiting.clone(), lacking_since });
+            self.stale.insert(waiting.group.clone());
+        }
+    }
+
+    /// Returns why a group waits, if that is to be told now: pods that are being made are not missed at once.
+    pub fn wait(&self, group: &GroupId, now: Timestamp) -> Option<&Waiting> {
+        let wait = self.waits.get(group)?;
+        wait.lacking_since.is_none_or(|since| since + PATIENCE <= now).then_some(&wait.why)
+    }
+
+    /// Returns when to tell why a group waits, if it is not to be told now.
+    pub fn wait_later(&self, group: &GroupId, now: Timestamp) -> Option<Timestamp> {
+        let since = self.waits.get(group)?.lacking_since?;
+        Some(since + PATIENCE).filter(|at| *at > now)
+    }
+
+    /// Takes up what was to be looked at again now.
+    pub fn wake(&mut self, now: Timestamp) {
+        let due = self.later.iter().filter(|(_, at)| **at <= now).map(|(id, _)| id.clone());
+        for id in due.collect::<Vec<_>>() {
+            self.later.remove(&id);
+            self.stale.insert(id);
+        }
+    }
+
+    /// Returns the pods of a group that the caches show.
+    pub fn pods(&self, caches: &Caches, group: &GroupId) -> Vec<Arc<Pod>> {
+        let keys = self.pods_of.get(group).into_iter().flatten();
+        keys.filter_map(|key| caches.get::<Pod>(key)).collect()
+    }
+
+    /// Returns a pod if it still is the one that the scheduler was told of.
+    pub fn pod(&self, caches: &Caches, key: &Key) -> Option<Arc<Pod>> {
+        let known = self.members.get(key)?;
+        caches.get::<Pod>(key).filter(|pod| pod.uid().as_ref() == Some(&known.uid))
+    }
+
+    /// Tells whether a pod waits for a node from this scheduler.
+    pub fn is_pending(&self, pod: &Pod) -> bool {
+        let is_ours = matches!(pods::membership(pod, &self.schedulers), Membership::Of(_) | Membership::Alone);
+        let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
+        is_ours
+            && node_of(pod).is_empty()
+            && gates.is_none_or(Vec::is_empty)
+            && crate::pods::is_active(pod)
+            && !self.binding.contains(&Key::of(pod))
+    }
+
+    fn tell_namespace(&mut self, caches: &Caches, key: &Key) {
+        self.cluster.apply(match caches.get::<Namespace>(key) {
+            Some(namespace) => Change::Namespace(key.name.clone(), namespace.labels().clone()),
+            None => Change::NamespaceGone(key.name.clone()),
+        });
+    }
+
+    fn tell_node(&mut self, caches: &Caches, key: &Key) {
+        self.cluster.apply(match caches.get::<Node>(key) {
+            Some(node) => Change::Node(nodes::node(&node)),
+            None => Change::NodeGone(key.name.as_str().into()),
+        });
+    }
+
+    fn tell_parts(&mut self, caches: &Caches) {
+        let parts = caches.list::<HyperNode>(None);
+        let nodes = if parts.is_empty() { Vec::new() } else { caches.list::<Node>(None) };
+        let told: Vec<_> = parts.iter().map(|part| nodes::hyper_node(part, &nodes, &parts)).collect();
+        let names: BTreeSet<HyperNodeName> = told.iter().map(|part| part.name.clone()).collect();
+        for gone in self.parts.difference(&names) {
+            self.cluster.apply(Change::HyperNodeGone(gone.clone()));
+        }
+        self.parts = names;
+        told.into_iter().for_each(|part| self.cluster.apply(Change::HyperNode(part)));
+    }
+
+    fn tell_queue(&mut self, caches: &Caches, key: &Key) {
+        self.cluster.apply(match caches.get::<Queue>(key) {
+            Some(queue) => Change::Queue(groups::queue(&queue)),
+            None => Change::QueueGone(key.name.as_str().into()),
+        });
+    }
+
+    fn tell_group(&mut self, caches: &Caches, key: &Key) {
+        let id = GroupId::new(&key.namespace, &key.name);
+        self.stale.insert(id.clone());
+        let Some(group) = caches.get::<PodGroup>(key) else {
+            self.forget_group(&id);
+            return;
+        };
+        let classes = caches.list::<PriorityClass>(None);
+        let parts = caches.list::<HyperNode>(None);
+        let tier = |name: &str| parts.iter().find(|part| part.spec.tier_name == name).map(|part| part.spec.tier);
+        let class = class_of(&group, classes.iter().map(|class| &**class));
+        self.cluster.apply(Change::Group(groups::group(&group, Around { class, tier: &tier })));
+    }
+
+    fn forget_group(&mut self, id: &GroupId) {
+        self.cluster.apply(Change::GroupGone(id.clone()));
+        self.waits.remove(id);
+        self.worded.remove(id);
+        self.later.remove(id);
+    }
+
+    fn tell_pod(&mut self, caches: &Caches, key: &Key) {
+        let pod = caches.get::<Pod>(key);
+        let is_same =
+            |pod: &Arc<Pod>| self.members.get(key).is_some_and(|known| pod.uid().as_ref() == Some(&known.uid));
+        if !pod.as_ref().is_some_and(is_same) {
+            self.forget_pod(key);
+        }
+        let Some(pod) = pod else { return };
+        if !node_of(&pod).is_empty() {
+            self.binding.remove(key);
+        }
+        let membership = pods::membership(&pod, &self.schedulers);
+        let told = pods::pod(&pod, &membership, volumes(&claims(caches, &pod)));
+        let is_alone = membership == Membership::Alone;
+        self.join(key, Member { uid: pod.uid().unwrap_or_default(), group: told.group.clone(), is_alone });
+        if is_alone {
+            self.cluster.apply(Change::Group(groups::alone(&pod)));
+        }
+        self.cluster.apply(Change::Pod(told));
+    }
+
+    /// Puts a pod into its group, and out of the one that it was in.
+    fn join(&mut self, key: &Key, member: Member) {
+        self.stale.insert(member.group.clone());
+        let group = member.group.clone();
+        let old = self.members.insert(key.clone(), member);
+        if let Some(old) = old.filter(|old| old.group != group) {
+            self.leave(key, &old);
+        }
+        self.pods_of.entry(group).or_default().insert(key.clone());
+    }
+
+    fn forget_pod(&mut self, key: &Key) {
+        self.binding.remove(key);
+        let Some(old) = self.members.remove(key) else { return };
+        self.cluster.apply(Change::PodGone(ronde_scheduler::PodId::new(&key.namespace, &key.name)));
+        self.leave(key, &old);
+    }
+
+    fn leave(&mut self, key: &Key, old: &Member) {
+        self.stale.insert(old.group.clone());
+        if let Some(pods) = self.pods_of.get_mut(&old.group) {
+            pods.remove(key);
+            if pods.is_empty() {
+                self.pods_of.remove(&old.group);
+                self.worded.remove(&old.group);
+            }
+        }
+        if old.is_alone {
+            self.forget_group(&old.group);
+        }
+    }
+}
+
+/// Tells whether a group waits for pods of its own.
+pub fn lacks_pods(waiting: &Waiting) -> bool {
+    matches!(waiting.reason, Reason::NotEnoughPods | Reason::NotEnoughPodsOfTask)
+}
+
+/// Returns the claims of a pod with what they have led to.
+pub fn claims(caches: &Caches, pod: &Pod) -> Vec<Claimed> {
+    let namespace = pod.namespace().unwrap_or_default();
+    let claimed = |name: String| {
+        let claim = caches.get::<PersistentVolumeClaim>(&Key::new(&namespace, &name));
+        let spec = claim.as_ref().and_then(|claim| claim.spec.as_ref());
+        let volume = spec.and_then(|spec| caches.get::<PersistentVolume>(&Key::new("", spec.volume_name.as_deref()?)));
+        let class =
+            spec.and_then(|spec| caches.get::<StorageClass>(&Key::new("", spec.storage_class_name.as_deref()?)));
+        Claimed { name, claim, volume, class }
+    };
+    claim_names(pod).into_iter().map(claimed).collect()
+}

@@ -1,0 +1,202 @@
+//! Tells users how groups, pods and queues are: [`groups`], [`pods`] and [`queues`] decide, this file writes.
+//!
+//! Only what differs is written. A sentence that only has other numbers is written again after a while, longer for larger
+//! groups, so that many that wait do not keep the API busy; a turn writes a bounded number and leaves the rest to the next.
+
+pub mod groups;
+pub mod pods;
+pub mod queues;
+#[cfg(test)]
+mod tests;
+
+use std::{error::Error as _, sync::Arc};
+
+use futures::{StreamExt as _, stream};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use kube::{
+    Api, ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use ronde_api::{PodGroup, PodGroupConditionType as Kind, PodGroupStatus, Queue};
+use ronde_scheduler::GroupId;
+use serde_json::json;
+
+use super::{act::in_time, state::State};
+use crate::{pods::act::api, podstatus, runner::Ctx, watch::Key};
+
+/// How many requests are under way at once.
+const WRITES_MAX: usize = 16;
+/// How many writes a turn does at most: about 50 ms of requests.
+const TURN_MAX: usize = 256;
+/// How long a sentence stays as it is while only its numbers change: at least, and for each pod of the group.
+const WORDING_LEAST: SignedDuration = SignedDuration::from_secs(5);
+const WORDING_PER_POD: SignedDuration = SignedDuration::from_millis(100);
+/// How often the use of queues is written at most.
+const QUEUES_EVERY: SignedDuration = SignedDuration::from_secs(1);
+
+/// Something to be written.
+enum Write {
+    Group(Arc<PodGroup>, PodGroupStatus),
+    Pod(Arc<Pod>, PodCondition),
+}
+
+/// What is to be written about a group and its pods.
+#[derive(Default)]
+struct Writes {
+    news: Vec<Write>,
+    /// Only the numbers of a sentence are others.
+    rewordings: Vec<Write>,
+    /// When to look again.
+    later: Option<Timestamp>,
+}
+
+/// Writes what is not as it should be; returns whether all went well.
+pub async fn write_stale(ctx: &Ctx, state: &mut State) -> bool {
+    let now = ctx.clock.now();
+    state.wake(now);
+    let mut writes = Vec::new();
+    while writes.len() < TURN_MAX
+        && let Some(id) = state.stale.pop_first()
+    {
+        let wanted = writes_now(ctx, state, &id, now);
+        let room = TURN_MAX - writes.len();
+        if wanted.len() > room {
+            state.stale.insert(id.clone());
+        }
+        writes.extend(wanted.into_iter().take(room).map(|write| (id.clone(), write)));
+    }
+    let written = stream::iter(writes).map(async |(id, write)| (id, carry_out(ctx, write).await));
+    let written: Vec<_> = written.buffer_unordered(WRITES_MAX).collect().await;
+    let failed: Vec<GroupId> = written.into_iter().filter(|(_, is_done)| !is_done).map(|(id, _)| id).collect();
+    let went_well = failed.is_empty();
+    state.stale.extend(failed);
+    went_well
+}
+
+/// Returns what is to be written about a group now, and notes when to look at the rest.
+fn writes_now(ctx: &Ctx, state: &mut State, id: &GroupId, now: Timestamp) -> Vec<Write> {
+    let members = state.pods(&ctx.caches, id);
+    let Writes { mut news, mut rewordings, later } = writes(ctx, state, id, &members, now);
+    if let Some(later) = later {
+        state.later.insert(id.clone(), later);
+    }
+    let pods = i32::try_from(members.len()).unwrap_or(i32::MAX);
+    let pause = WORDING_LEAST.max(WORDING_PER_POD.saturating_mul(pods));
+    let next = state.worded.get(id).map_or(now, |last| *last + pause);
+    if rewordings.is_empty() || next <= now {
+        news.append(&mut rewordings);
+    } else {
+        state.later.insert(id.clone(), next);
+    }
+    if !news.is_empty() {
+        state.worded.insert(id.clone(), now);
+    }
+    news
+}
+
+fn writes(ctx: &Ctx, state: &State, id: &GroupId, members: &[Arc<Pod>], now: Timestamp) -> Writes {
+    let mut writes = Writes::default();
+    let group = ctx.caches.get::<PodGroup>(&Key::new(id.namespace(), id.name()));
+    let wait = state.wait(id, now);
+    writes.later = state.wait_later(id, now);
+    if let Some(group) = &group {
+        let next = groups::next(&groups::Seen { group, pods: members, wait, is_admitted: false, now });
+        let list = if groups::is_rewording(group, &next) { &mut writes.rewordings } else { &mut writes.news };
+        if group.status.as_ref() != Some(&next) {
+            list.push(Write::Group(group.clone(), next));
+        }
+    }
+    let seen = pods::Seen { group: group.as_deref(), pods: members, wait, now };
+    for pod in members.iter().filter(|pod| state.is_pending(pod)) {
+        let Some(why) = pods::why(&seen, pod) else {
+            writes.later = writes.later.max(pods::group_overdue_at(pod).filter(|at| *at > now));
+            continue;
+        };
+        let condition = pods::waiting(pod, &why, now);
+        let list = if pods::is_told(pod) { &mut writes.rewordings } else { &mut writes.news };
+        if !podstatus::has_condition(pod, &condition) {
+            list.push(Write::Pod(pod.clone(), condition));
+        }
+    }
+    writes
+}
+
+/// Returns whether it is written, or need not be any more.
+async fn carry_out(ctx: &Ctx, write: Write) -> bool {
+    let written = match write {
+        Write::Group(group, status) => in_time(write_group(ctx, &group, &status)).await,
+        Write::Pod(pod, condition) => in_time(write_pod(ctx, &pod, condition)).await,
+    };
+    match written {
+        Ok(()) => true,
+        // It is gone, or another by now; the watch will tell.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => true,
+        Err(error) => {
+            tracing::warn!(%error, cause = error.source().map(tracing::field::display), "cannot write a status");
+            false
+        }
+    }
+}
+
+/// Writes the status of this very group, with the events that belong to it.
+pub async fn write_group(ctx: &Ctx, group: &PodGroup, status: &PodGroupStatus) -> Result<(), kube::Error> {
+    let patch = Patch::Merge(json!({"metadata": {"uid": group.metadata.uid}, "status": status}));
+    let groups = api::<PodGroup>(ctx, &group.namespace().unwrap_or_default());
+    let written = groups.patch(&group.name_any(), &PatchParams::default(), &patch).await?;
+    ctx.caches.assume(written);
+    let news = status.conditions.iter().filter(|condition| condition.status == "True");
+    for condition in news.filter(|condition| !groups::has_condition(group, condition)) {
+        match condition.type_ {
+            Kind::Unschedulable => ctx.events.warning(group, "Unschedulable", &*condition.message),
+            Kind::Scheduled => ctx.events.normal(group, "Scheduled", "pod group is ready"),
+        }
+    }
+    Ok(())
+}
+
+async fn write_pod(ctx: &Ctx, pod: &Pod, condition: PodCondition) -> Result<(), kube::Error> {
+    let why = condition.message.clone().unwrap_or_default();
+    podstatus::write(ctx, pod, &[condition], None).await?;
+    ctx.events.warning(pod, "FailedScheduling", why);
+    Ok(())
+}
+
+/// Writes what queues use, if it is time; returns whether all went well.
+pub async fn write_queues(ctx: &Ctx, state: &mut State) -> bool {
+    let now = ctx.clock.now();
+    if state.queues_due.is_none_or(|due| due > now) {
+        return true;
+    }
+    state.queues_due = None;
+    state.queues_told = Some(now);
+    let mut went_well = true;
+    for (name, usage) in state.cluster.queues() {
+        let Some(queue) = ctx.caches.get::<Queue>(&Key::new("", name.as_str())) else { continue };
+        let Some(change) = queues::change(&queue, &usage.allocated) else { continue };
+        let queues: Api<Queue> = Api::all(ctx.client.clone());
+        let (params, patch) = (PatchParams::default(), Patch::Merge(change));
+        match in_time(queues.patch_status(name.as_str(), &params, &patch)).await {
+            Ok(written) => ctx.caches.assume(written),
+            Err(error) => {
+                tracing::debug!(%error, queue = %name, "cannot write what a queue uses");
+                went_well = false;
+            }
+        }
+    }
+    if !went_well {
+        state.queues_due = Some(now + QUEUES_EVERY);
+    }
+    went_well
+}
+
+/// Notes that queues may use something else now.
+pub fn doubt_queues(state: &mut State, now: Timestamp) {
+    let next = state.queues_told.map_or(now, |told| now.max(told + QUEUES_EVERY));
+    state.queues_due = Some(state.queues_due.map_or(next, |due| due.min(next)));
+}
+
+/// Returns when something has to be written even if nothing changes.
+pub fn next_due(state: &State) -> Option<Timestamp> {
+    state.later.values().copied().chain(state.queues_due).min()
+}

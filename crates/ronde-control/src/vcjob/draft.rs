@@ -1,0 +1,406 @@
+//! The status of a job in the making: what it remembers, what it answers, which phase comes next.
+//!
+//! Pure. [`super::next`] calls the steps in their order.
+//!
+//! ```text
+//!            ┌────────── RestartJob/Task/Partition/Pod ─────────┐
+//!            │                                                  ▼
+//! Pending ◀──┴─▶ Running ──▶ Completed, Failed          Restarting ──▶ Failed (retries used up)
+//!    ▲              │                                     │   ▲
+//!    └──────────────┼─────────────────────────────────────┘   │ ResumeJob
+//!                   ├── AbortJob ─────▶ Aborting ───────▶ Aborted
+//!                   ├── CompleteJob ──▶ Completing ─────▶ Completed
+//!                   └── TerminateJob ─▶ Terminating ────▶ Terminated
+//! ```
+//! The last three are open to all of Pending, Running and Restarting.
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use ronde_api::{Action, Duration, JobCondition, JobPhase, JobStatus};
+
+use super::{
+    memory::{Memory, Scope, Seen},
+    news::{self, News},
+    observed::{Observed, is_final, is_live},
+    occurrence::{self, Occurrence},
+    plugins::Plugins,
+    policy::{self, Question},
+    rules,
+    tally::Tally,
+    volumes,
+};
+use crate::pods::time;
+
+/// How many occasions a status notes; each takes about 80 bytes.
+const NOTES_MAX: usize = 100;
+
+/// How soon a job that is refused is looked at again: its queue may have been opened.
+const REFUSED_AGAIN: SignedDuration = SignedDuration::from_secs(10);
+
+/// Why a job changes its phase, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    pub reason: String,
+    pub message: String,
+}
+
+impl Cause {
+    pub fn new(reason: impl ToString, message: impl Into<String>) -> Self {
+        Self { reason: reason.to_string(), message: message.into() }
+    }
+}
+
+/// A status in the making.
+pub struct Draft<'a> {
+    pub seen: &'a Observed<'a>,
+    pub memory: Memory,
+    pub status: JobStatus,
+    pub news: Vec<News>,
+    /// When to look again even if nothing changes.
+    pub look_again: Option<SignedDuration>,
+    now: Timestamp,
+}
+
+/// An action that a policy asks for now.
+struct Due {
+    action: Action,
+    occurrence: Occurrence,
+    scope: Option<Scope>,
+}
+
+impl<'a> Draft<'a> {
+    pub fn new(seen: &'a Observed<'a>, now: Timestamp) -> Self {
+        let status = seen.job.status.clone().unwrap_or_default();
+        let memory = Memory::read(&status, seen.spec());
+        Self { seen, memory, status, news: Vec::new(), look_again: None, now }
+    }
+
+    pub fn phase(&self) -> JobPhase {
+        self.status.state.phase.unwrap_or(JobPhase::Pending)
+    }
+
+    /// Says what is wrong with the job; nothing is made for it.
+    pub fn refuse(&mut self) {
+        let cause = Cause::new(news::INVALID_JOB, self.seen.faults.join("; "));
+        if self.status.state.message != cause.message {
+            self.news.push(News::warning(news::INVALID_JOB, &cause.message));
+        }
+        self.enter(JobPhase::Pending, cause);
+        self.look_again = Some(REFUSED_AGAIN);
+    }
+
+    /// Remembers what has ended, and forgets what is over.
+    pub fn remember(&mut self) {
+        if self.status.state.phase.is_none() {
+            self.enter(JobPhase::Pending, Cause::new("", ""));
+        }
+        if is_final(self.phase()) {
+            return;
+        }
+        self.status.min_available = self.seen.spec().min_available;
+        for member in &self.seen.members {
+            if member.has_succeeded() && self.seen.is_present(&self.memory, member) {
+                let before = self.memory.succeeded.remove(&member.task).unwrap_or_default();
+                self.memory.remember_succeeded(&member.task, before.with([member.index]));
+            }
+        }
+        self.forget();
+        self.claim_resources();
+    }
+
+    fn forget(&mut self) {
+        let is_needed = |scope: &Scope, floor: &mut i32| {
+            let is_older = |member: &super::member::Member| member.version < *floor && scope.covers(member);
+            *scope == Scope::Job || self.seen.members.iter().any(is_older)
+        };
+        self.memory.floors.retain(is_needed);
+        let memory = self.memory.clone();
+        self.memory.seen.retain(|occasion, _| !occurrence::is_over(self.seen, &memory, occasion));
+    }
+
+    /// Says what is made for the job before it is made, so that it is found again.
+    fn claim_resources(&mut self) {
+        let plugins = Plugins::of(self.seen.job);
+        for name in plugins.names() {
+            let known = self.status.controlled_resources.insert(format!("plugin-{name}"), name.to_owned());
+            if known.is_none() {
+                let faults = plugins.faults_of(name);
+                self.news.extend(faults.map(|fault| News::warning(news::PLUGIN_ERROR, fault)));
+            }
+        }
+        for claim in volumes::claim_names(self.seen.job) {
+            self.status.controlled_resources.insert(format!("volume-pvc-{claim}"), claim);
+        }
+    }
+
+    /// Carries out a command or what policies ask for; tells whether there was something.
+    pub fn answer(&mut self) -> bool {
+        if self.is_used_up() {
+            return false;
+        }
+        let is_answered = self.obey() || is_live(self.phase()) && self.apply_policies();
+        if !is_final(self.phase()) {
+            self.memory.generation = self.seen.job.metadata.generation;
+        }
+        is_answered
+    }
+
+    /// Tells whether a restart is the one too many.
+    fn is_used_up(&self) -> bool {
+        self.phase() == JobPhase::Restarting && self.status.retry_count >= self.seen.max_retry()
+    }
+
+    /// One command at a time: the last one is deleted before the next is looked at.
+    fn obey(&mut self) -> bool {
+        let is_done = |uid: Option<String>| uid.is_some() && uid == self.memory.command;
+        if self.seen.commands.iter().any(|command| is_done(command.uid())) {
+            return false;
+        }
+        let Some(command) = self.seen.commands.first() else { return false };
+        self.memory.command = command.uid();
+        let action = &command.action;
+        self.news.push(News::normal(news::COMMAND_ISSUED, format!("Start to execute command {action}")));
+        let why = if command.message.is_empty() { "a command was given" } else { &command.message };
+        let cause = Cause::new(news::COMMAND_ISSUED, format!("{action}: {why}"));
+        let action = action.parse::<Action>().ok().filter(|action| !is_partial(*action));
+        if !action.is_some_and(|action| self.execute(action, &cause, Budget::Free)) {
+            let phase = self.phase();
+            let text = format!("Command {} has no effect on a job that is {phase}", command.action);
+            self.news.push(News::warning(news::COMMAND_ISSUED, text));
+        }
+        true
+    }
+
+    fn apply_policies(&mut self) -> bool {
+        let mut due: Vec<Due> = Vec::new();
+        for occurrence in occurrence::all(self.seen, &self.memory) {
+            due.extend(self.due(occurrence));
+        }
+        due.sort_by_key(|due| rank(due.action));
+        let Some(first) = due.first() else { return false };
+        let cause =
+            Cause::new(first.occurrence.occasion.event, format!("{}: {}", first.action, first.occurrence.message));
+        if is_partial(first.action) {
+            self.restart_parts(&due, &cause);
+        } else {
+            let first = due.swap_remove(0);
+            self.settle(&first.occurrence);
+            self.execute(first.action, &cause, Budget::Retry);
+        }
+        true
+    }
+
+    /// Returns the action that something asks for, if its time has come.
+    fn due(&mut self, occurrence: Occurrence) -> Option<Due> {
+        let question =
+            Question { event: occurrence.occasion.event, task: occurrence.task(), exit_codes: &occurrence.exit_codes };
+        let policy = policy::answer(self.seen.spec(), question)?;
+        let action = policy.action().filter(|action| rank(*action) < IDLE)?;
+        let scope = occurrence.scope(self.seen, action).filter(|_| is_partial(action));
+        let is_aimless = is_partial(action) && scope.is_none();
+        let noted = self.memory.seen.get(&occurrence.occasion).copied();
+        if is_aimless || noted.is_some_and(|seen| seen.is_answered) {
+            return None;
+        }
+        if let Some(wait) = policy.timeout.filter(|wait| *wait > Duration::ZERO) {
+            let since = occurrence.since.or(noted.map(|seen| seen.since));
+            let since = since.unwrap_or_else(|| self.note(&occurrence, action, wait));
+            let left = since.duration_since(self.now) + SignedDuration::from_nanos(wait.nanoseconds());
+            if left.is_positive() {
+                self.look_again = self.look_again.into_iter().chain([left]).min();
+                return None;
+            }
+        }
+        Some(Due { action, occurrence, scope })
+    }
+
+    fn note(&mut self, occurrence: &Occurrence, action: Action, wait: Duration) -> Timestamp {
+        let since = time(self.now).0;
+        if self.memory.seen.len() < NOTES_MAX {
+            self.memory.seen.insert(occurrence.occasion.clone(), Seen { since, is_answered: false });
+            self.news.push(News::normal(news::EXECUTE_ACTION, format!("Execute action {action} after {wait}")));
+        }
+        since
+    }
+
+    /// Remembers that something is answered.
+    fn settle(&mut self, occurrence: &Occurrence) {
+        if occurrence.is_lasting() {
+            let since = time(self.now).0;
+            self.memory.seen.insert(occurrence.occasion.clone(), Seen { since, is_answered: true });
+        } else {
+            self.memory.seen.remove(&occurrence.occasion);
+        }
+    }
+
+    /// Carries out an action on the whole job; tells whether it has an effect in this phase.
+    fn execute(&mut self, action: Action, cause: &Cause, budget: Budget) -> bool {
+        let phase = self.phase();
+        let next = match action {
+            Action::AbortJob => JobPhase::Aborting,
+            Action::CompleteJob => JobPhase::Completing,
+            Action::TerminateJob => JobPhase::Terminating,
+            Action::RestartJob | Action::ResumeJob => JobPhase::Restarting,
+            _ => return false,
+        };
+        let is_open = if action == Action::ResumeJob {
+            matches!(phase, JobPhase::Aborting | JobPhase::Aborted)
+        } else {
+            is_live(phase)
+        };
+        if !is_open {
+            return false;
+        }
+        self.news.push(News::normal(news::EXECUTE_ACTION, format!("Start to execute action {action}")));
+        // Waiting actions of the whole job and of its parts are made pointless by this one.
+        self.memory.seen.retain(|_, seen| seen.is_answered);
+        if action == Action::RestartJob {
+            self.spend(budget);
+        }
+        self.enter(next, cause.clone());
+        if next == JobPhase::Restarting && !self.is_used_up() {
+            self.begin_anew(&[Scope::Job]);
+            if action == Action::RestartJob {
+                self.memory.succeeded.clear();
+            }
+        }
+        true
+    }
+
+    /// Restarts parts of the job. However many there are, it is one restart.
+    fn restart_parts(&mut self, due: &[Due], cause: &Cause) {
+        let mut scopes: Vec<Scope> = Vec::new();
+        for due in due {
+            self.settle(&due.occurrence);
+            scopes.extend(due.scope.clone());
+            self.news.push(News::normal(news::EXECUTE_ACTION, format!("Start to execute action {}", due.action)));
+        }
+        scopes.sort();
+        scopes.dedup();
+        self.news.dedup();
+        self.spend(Budget::Retry);
+        self.enter(JobPhase::Restarting, cause.clone());
+        if !self.is_used_up() {
+            self.begin_anew(&scopes);
+            self.rerun(&scopes);
+        }
+    }
+
+    /// Makes all pods in some scopes pods of the past.
+    fn begin_anew(&mut self, scopes: &[Scope]) {
+        self.status.version += 1;
+        for scope in scopes {
+            self.memory.floors.insert(scope.clone(), self.status.version);
+        }
+    }
+
+    /// Forgets the successes of what is restarted.
+    fn rerun(&mut self, scopes: &[Scope]) {
+        for scope in scopes {
+            match scope {
+                Scope::Task(task) => drop(self.memory.succeeded.remove(task)),
+                Scope::Partition(name, partition) => {
+                    let size = self.seen.task(name).and_then(|task| task.partition_policy.as_ref());
+                    let size = size.map_or(0, |policy| policy.partition_size);
+                    let first = partition * size;
+                    if let Some(indexes) = self.memory.succeeded.remove(name) {
+                        self.memory.remember_succeeded(name, indexes.without(first, first + size - 1));
+                    }
+                }
+                Scope::Job | Scope::Pod(_) => {}
+            }
+        }
+    }
+
+    /// A restart while the job restarts is part of the same one.
+    fn spend(&mut self, budget: Budget) {
+        if budget == Budget::Retry && self.phase() != JobPhase::Restarting {
+            self.status.retry_count += 1;
+        }
+    }
+
+    /// Goes on to the phase that follows from the pods.
+    pub fn advance(&mut self) {
+        let tally = Tally::of(self.seen, &self.memory);
+        let next = rules::next_phase(self.seen, &self.status, &tally, self.phase());
+        // A policy that still waits may yet restart what has failed.
+        let is_early = self.look_again.is_some();
+        if let Some((phase, cause)) = next.filter(|(phase, _)| *phase != JobPhase::Failed || !is_early) {
+            if phase == JobPhase::Failed && self.is_used_up() {
+                let text = "Job failed on action RestartJob for retry limit reached";
+                self.news.push(News::warning(news::EXECUTE_ACTION, text));
+            }
+            self.enter(phase, cause);
+        } else if self.phase() == JobPhase::Pending {
+            self.say_what_it_waits_for();
+        }
+    }
+
+    fn say_what_it_waits_for(&mut self) {
+        let state = &mut self.status.state;
+        let Some(cause) = rules::wait(self.seen, &self.memory) else {
+            if matches!(state.reason.as_str(), news::PVC_ERROR | news::POD_GROUP_PENDING) {
+                (state.reason, state.message) = (String::new(), String::new());
+            }
+            return;
+        };
+        if state.reason == cause.reason && state.message == cause.message {
+            return;
+        }
+        self.news.push(News::waiting(self.seen.job, &cause));
+        (state.reason, state.message) = (cause.reason, cause.message);
+    }
+
+    fn enter(&mut self, phase: JobPhase, cause: Cause) {
+        let now = time(self.now);
+        let state = &mut self.status.state;
+        (state.reason, state.message) = (cause.reason, cause.message);
+        if state.phase == Some(phase) {
+            return;
+        }
+        state.phase = Some(phase);
+        state.last_transition_time = Some(now.clone());
+        self.status.conditions.retain(|condition| condition.status != phase);
+        self.status.conditions.push(JobCondition { status: phase, last_transition_time: Some(now) });
+        if !matches!(phase, JobPhase::Pending | JobPhase::Running) {
+            let age = self.seen.job.creation_timestamp().map(|created| self.now.duration_since(created.0).as_secs());
+            self.status.running_duration = age.map(|seconds| Duration::from_seconds(seconds.max(0)));
+        }
+    }
+
+    /// Returns the status as it is to be written.
+    pub fn finish(mut self) -> (JobStatus, Memory, Vec<News>, Option<SignedDuration>) {
+        let was = self.seen.job.status.as_ref().and_then(|status| status.state.phase);
+        Tally::of(self.seen, &self.memory).write(&mut self.status, was);
+        self.memory.write(&mut self.status);
+        (self.status, self.memory, self.news, self.look_again)
+    }
+}
+
+/// Whether a restart counts against `maxRetry`: what a person asks for does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Budget {
+    Retry,
+    Free,
+}
+
+fn is_partial(action: Action) -> bool {
+    matches!(action, Action::RestartTask | Action::RestartPartition | Action::RestartPod)
+}
+
+/// From here on, actions do nothing to a job that lives.
+const IDLE: u8 = 9;
+
+/// Which of several actions comes first: a job that is done is not run again, a larger restart includes a smaller one.
+fn rank(action: Action) -> u8 {
+    match action {
+        Action::CompleteJob => 0,
+        Action::TerminateJob => 1,
+        Action::AbortJob => 2,
+        Action::RestartJob => 3,
+        Action::RestartTask => 4,
+        Action::RestartPartition => 5,
+        Action::RestartPod => 6,
+        _ => IDLE,
+    }
+}

@@ -1,0 +1,348 @@
+//! A world of one job for tests: it does what is planned, and scripts tell what happens to its pods.
+//!
+//! A script is words: `admit`, `run`, `ok:w-0`, `fail:w-0=3`, `evict:w-0`, `gone`, `cmd:AbortJob`, `wait:60` and so on, see [`World::happen`].
+//! Pods are named without the job. After each word the controller looks until there is nothing left to do.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::SignedDuration;
+use k8s_openapi::{
+    api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+};
+use kube::ResourceExt as _;
+use ronde_api::{Command, Job, JobSpec, JobStatus, PodGroup, PodGroupPhase, PodGroupStatus};
+use serde_json::{Value, json};
+
+use super::{
+    member::{Member, TRACKING},
+    memory::Memory,
+    news::News,
+    next::{Next, next},
+    observed::Observed,
+    plan::{GroupPlan, Objects, Plan},
+    plugins::Plugins,
+};
+use crate::pods::{fixtures::at, is_deleted, phase};
+
+const JOB: &str = "j";
+/// More looks than any script needs.
+const LOOKS_MAX: usize = 50;
+const GRACE_SECONDS: i64 = 30;
+
+/// One write of the controller.
+type Write<'a> = Box<dyn FnOnce(&mut World) + 'a>;
+
+/// A job and what is there of it.
+#[derive(Clone)]
+pub struct World {
+    pub job: Job,
+    pub pods: BTreeMap<String, Pod>,
+    pub group: Option<PodGroup>,
+    pub commands: Vec<Command>,
+    pub claims: Vec<String>,
+    pub faults: Vec<String>,
+    pub seconds: i64,
+    /// Whether the queue lets groups in by itself.
+    pub admits: bool,
+    pub news: Vec<News>,
+    /// All phases, one after the other.
+    pub phases: Vec<String>,
+    made: usize,
+}
+
+/// Returns a task of a job that is written as JSON.
+pub fn task(name: &str, replicas: i32, more: Value) -> Value {
+    let mut task = json!({
+        "name": name, "replicas": replicas, "maxRetry": 3,
+        "template": {"spec": {"containers": [{"name": "c", "image": "x"}]}},
+    });
+    merge(&mut task, more);
+    task
+}
+
+fn merge(into: &mut Value, more: Value) {
+    if let Value::Object(more) = more {
+        more.into_iter().for_each(|(key, value)| into[key] = value);
+    }
+}
+
+impl World {
+    /// Makes a world with a new job.
+    pub fn new(spec: Value) -> Self {
+        let mut spec: JobSpec = serde_json::from_value(spec).expect("a spec");
+        if spec.min_available == 0 {
+            spec.min_available = spec.tasks.iter().map(ronde_api::TaskSpec::min_available).sum();
+        }
+        let metadata = ObjectMeta {
+            name: Some(JOB.to_owned()),
+            namespace: Some("ns".to_owned()),
+            uid: Some("u".to_owned()),
+            generation: Some(1),
+            creation_timestamp: Some(Time(at(0))),
+            ..ObjectMeta::default()
+        };
+        Self {
+            job: Job { metadata, spec, status: None },
+            pods: BTreeMap::new(),
+            group: None,
+            commands: Vec::new(),
+            claims: Vec::new(),
+            faults: Vec::new(),
+            seconds: 0,
+            admits: true,
+            news: Vec::new(),
+            phases: Vec::new(),
+            made: 0,
+        }
+    }
+
+    pub fn status(&self) -> JobStatus {
+        self.job.status.clone().unwrap_or_default()
+    }
+
+    pub fn observe(&self) -> Observed<'_> {
+        Observed {
+            job: &self.job,
+            members: self.pods.values().cloned().map(Arc::new).map(Member::of).collect(),
+            group: self.group.clone().map(Arc::new),
+            commands: self.commands.iter().cloned().map(Arc::new).collect(),
+            claims: self.claims.iter().cloned().collect(),
+            priorities: BTreeMap::from([("high".to_owned(), 1000)]),
+            faults: self.faults.clone(),
+        }
+    }
+
+    /// Writes statuses until there is a plan.
+    pub fn look(&mut self) -> Plan {
+        for _ in 0..LOOKS_MAX {
+            match next(&self.observe(), at(self.seconds)) {
+                Next::Act(plan) => return *plan,
+                Next::Record { status, news } => self.record(*status, news),
+            }
+        }
+        panic!("the status never stands still: {:?}", self.status());
+    }
+
+    /// Takes one decision; returns a plan only if nothing had to be written down.
+    pub fn step(&mut self) -> Option<Plan> {
+        match next(&self.observe(), at(self.seconds)) {
+            Next::Act(plan) => Some(*plan),
+            Next::Record { status, news } => {
+                self.record(*status, news);
+                None
+            }
+        }
+    }
+
+    fn record(&mut self, status: JobStatus, news: Vec<News>) {
+        let phase = status.state.phase.expect("a phase").to_string();
+        if self.phases.last() != Some(&phase) {
+            self.phases.push(phase);
+        }
+        self.job.status = Some(status);
+        self.news.extend(news);
+    }
+
+    /// Looks and does what is planned until there is nothing left to do.
+    pub fn work(&mut self) {
+        for _ in 0..LOOKS_MAX {
+            let plan = self.look();
+            if self.carry_out(&plan, usize::MAX) == 0 {
+                return;
+            }
+        }
+        panic!("there is always something to do: {:?}", self.look());
+    }
+
+    /// Does at most this many of the writes that are planned, in the controller's order; returns how many.
+    pub fn carry_out(&mut self, plan: &Plan, most: usize) -> usize {
+        let mut writes: Vec<Write<'_>> = Vec::new();
+        for command in &plan.forget {
+            writes.push(Box::new(|world| world.commands.retain(|other| other.uid() != command.uid())));
+        }
+        for pod in &plan.release {
+            writes.push(Box::new(|world| world.release(&pod.name_any())));
+        }
+        for pod in &plan.kill {
+            writes.push(Box::new(|world| world.delete(&pod.name_any())));
+        }
+        match &plan.group {
+            GroupPlan::Leave => {}
+            GroupPlan::Delete(_) => writes.push(Box::new(|world| world.group = None)),
+            GroupPlan::Create(group) | GroupPlan::Replace(group) => {
+                writes.push(Box::new(|world| world.put_group(PodGroup::clone(group))));
+            }
+        }
+        for claim in &plan.claims {
+            writes.push(Box::new(|world| world.claims.push(claim.name_any())));
+        }
+        if plan.objects != Objects::Leave {
+            let is_ensured = plan.objects == Objects::Ensure;
+            if self.apply_objects(is_ensured) != self.job.status {
+                writes.push(Box::new(move |world| world.job.status = world.apply_objects(is_ensured)));
+            }
+        }
+        for pod in &plan.create {
+            writes.push(Box::new(|world| world.create(pod.clone())));
+        }
+        let done = writes.len().min(most);
+        writes.into_iter().take(most).for_each(|write| write(self));
+        done
+    }
+
+    fn apply_objects(&self, is_ensured: bool) -> Option<JobStatus> {
+        let mut status = self.status();
+        let mut memory = Memory::read(&status, &self.job.spec);
+        memory.applied = is_ensured.then(|| Plugins::of(&self.job).fingerprint());
+        memory.write(&mut status);
+        Some(status)
+    }
+
+    fn put_group(&mut self, mut group: PodGroup) {
+        if self.admits && group.phase().is_none() {
+            group.status = Some(PodGroupStatus { phase: Some(PodGroupPhase::Inqueue), ..PodGroupStatus::default() });
+        }
+        self.group = Some(group);
+    }
+
+    fn create(&mut self, mut pod: Pod) {
+        self.made += 1;
+        pod.metadata.uid = Some(format!("p{}", self.made));
+        pod.metadata.creation_timestamp = Some(Time(at(self.seconds)));
+        pod.status = Some(PodStatus { phase: Some("Pending".to_owned()), ..PodStatus::default() });
+        let before = self.pods.insert(pod.name_any(), pod);
+        assert!(before.is_none(), "a name is taken");
+    }
+
+    fn release(&mut self, name: &str) {
+        let pod = self.pods.get_mut(name).expect("a pod that is let go");
+        pod.finalizers_mut().retain(|finalizer| finalizer != TRACKING);
+    }
+
+    /// Asks for a pod to be deleted; it goes with the next `gone`.
+    pub fn delete(&mut self, name: &str) {
+        let seconds = self.seconds;
+        let Some(pod) = self.pods.get_mut(name).filter(|pod| !is_deleted(pod)) else { return };
+        pod.metadata.deletion_timestamp = Some(Time(at(seconds + GRACE_SECONDS)));
+        pod.metadata.deletion_grace_period_seconds = Some(GRACE_SECONDS);
+    }
+
+    /// Removes what is deleted and not waited for.
+    pub fn remove_deleted(&mut self) {
+        self.pods.retain(|_, pod| !is_deleted(pod) || !pod.finalizers().is_empty());
+    }
+
+    /// Puts a pod into a phase, its container with an exit code if it has ended.
+    pub fn report(&mut self, name: &str, phase: &str, code: i32) {
+        let ended = ContainerStateTerminated {
+            exit_code: code,
+            finished_at: Some(Time(at(self.seconds))),
+            ..ContainerStateTerminated::default()
+        };
+        let terminated = matches!(phase, "Succeeded" | "Failed").then_some(ended);
+        let container = ContainerStatus {
+            name: "c".to_owned(),
+            ready: phase == "Running",
+            state: Some(ContainerState { terminated, ..ContainerState::default() }),
+            ..ContainerStatus::default()
+        };
+        let status = PodStatus {
+            phase: Some(phase.to_owned()),
+            container_statuses: Some(vec![container]),
+            ..PodStatus::default()
+        };
+        self.pods.get_mut(name).unwrap_or_else(|| panic!("no pod {name}")).status = Some(status);
+    }
+
+    fn restart_containers(&mut self, name: &str, times: i32) {
+        let status = self.pods.get_mut(name).expect("a pod").status.as_mut().expect("a status");
+        status.container_statuses.as_mut().expect("containers")[0].restart_count = times;
+    }
+
+    /// Lets every pod run that waits and is not deleted.
+    pub fn run_all(&mut self) {
+        let waiting: Vec<String> =
+            self.pods.values().filter(|pod| phase(pod) == "Pending" && !is_deleted(pod)).map(Pod::name_any).collect();
+        waiting.iter().for_each(|name| self.report(name, "Running", 0));
+    }
+
+    pub fn command(&mut self, action: &str) {
+        self.made += 1;
+        let name = format!("c{}", self.made);
+        let target = OwnerReference {
+            kind: "Job".to_owned(),
+            name: JOB.to_owned(),
+            uid: "u".to_owned(),
+            ..OwnerReference::default()
+        };
+        let metadata = ObjectMeta { name: Some(name.clone()), uid: Some(name), ..ObjectMeta::default() };
+        let command = Command { metadata, action: action.to_owned(), target: Some(target), ..Command::default() };
+        self.commands.push(command);
+    }
+
+    fn group_phase(&mut self, phase: &str) {
+        let group = self.group.as_mut().expect("a group");
+        group.status.get_or_insert_default().phase = Some(phase.parse().expect("a phase"));
+    }
+
+    fn scale(&mut self, name: &str, replicas: i32) {
+        let spec = &mut self.job.spec;
+        let all_before: i32 = spec.tasks.iter().map(|task| task.replicas).sum();
+        let task = spec.tasks.iter_mut().find(|task| task.name == name).expect("a task");
+        let difference = replicas - task.replicas;
+        task.replicas = replicas;
+        if spec.min_available == all_before {
+            spec.min_available += difference;
+        }
+        self.job.metadata.generation = self.job.metadata.generation.map(|generation| generation + 1);
+    }
+
+    /// Lets one word of a script happen.
+    pub fn happen(&mut self, word: &str) {
+        let (verb, what) = word.split_once(':').unwrap_or((word, ""));
+        let (what, value) = what.split_once('=').unwrap_or((what, "0"));
+        let number: i32 = value.parse().unwrap_or(0);
+        let pod = format!("{JOB}-{what}");
+        match verb {
+            "admit" => self.group_phase("Inqueue"),
+            "run" if what.is_empty() => self.run_all(),
+            "run" => self.report(&pod, "Running", 0),
+            "ok" => self.report(&pod, "Succeeded", 0),
+            "fail" => self.report(&pod, "Failed", number),
+            "evict" => self.delete(&pod),
+            "gone" => self.remove_deleted(),
+            "restarts" => self.restart_containers(&pod, number),
+            "cmd" => self.command(what),
+            "group" => self.group_phase(what),
+            "scale" => self.scale(what, number),
+            "wait" => self.seconds += what.parse::<i64>().expect("seconds"),
+            "claim" => self.claims.push(what.to_owned()),
+            other => panic!("unknown word {other}"),
+        }
+    }
+
+    /// Plays a script; the controller looks after each word.
+    pub fn play(&mut self, script: &str) {
+        self.work();
+        for word in script.split_whitespace() {
+            self.happen(word);
+            self.work();
+        }
+    }
+
+    /// Shows the pods: name, state, version.
+    pub fn show_pods(&self) -> String {
+        let show = |pod: &Pod| {
+            let member = Member::of(Arc::new(pod.clone()));
+            let name = member.name.trim_start_matches("j-");
+            format!("{name}:{:?}@{}", member.state, member.version)
+        };
+        self.pods.values().map(show).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Returns how long until the controller wants to look again.
+    pub fn look_again(&mut self) -> Option<SignedDuration> {
+        self.look().look_again
+    }
+}

@@ -1,0 +1,145 @@
+//! A pod of a job, as the controller sees it: which task and index it is, which run it belongs to, how it fares.
+//!
+//! Pure. A pod carries a finalizer until what happened to it is in the status of the job: so it cannot fail, succeed or
+//! be evicted without being noticed, however long the controller is away.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use kube::ResourceExt as _;
+use ronde_api::names;
+
+use crate::{
+    job::backoff::finished_at,
+    pods::{is_deleted, is_ready, phase},
+};
+
+/// The finalizer of pods that the status of their job does not know all about yet.
+pub const TRACKING: &str = "ronde.dev/job-tracking";
+
+/// How a pod fares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Unknown,
+    /// Being deleted.
+    Terminating,
+}
+
+/// A pod of a job.
+#[derive(Debug, Clone)]
+pub struct Member {
+    pub pod: Arc<Pod>,
+    pub name: String,
+    pub task: String,
+    pub index: i32,
+    /// The version of the job that it was made for.
+    pub version: i32,
+    pub partition: Option<i32>,
+    pub state: State,
+}
+
+impl Member {
+    /// Reads a pod; one that lost its marks is of no task.
+    pub fn of(pod: Arc<Pod>) -> Self {
+        let note = |key| pod.annotations().get(key);
+        let number = |text: Option<&String>| text.and_then(|text| text.parse::<i32>().ok());
+        Self {
+            name: pod.name_any(),
+            task: note(names::TASK_SPEC).cloned().unwrap_or_default(),
+            index: number(note(names::TASK_INDEX)).unwrap_or(-1),
+            version: number(note(names::JOB_VERSION)).unwrap_or(-1),
+            partition: number(pod.labels().get(names::PARTITION_ID)),
+            state: state(&pod),
+            pod,
+        }
+    }
+
+    /// Tells whether the status of the job may not know yet what happened to it.
+    pub fn is_tracked(&self) -> bool {
+        is_tracked(&self.pod)
+    }
+
+    pub fn is_deleted(&self) -> bool {
+        is_deleted(&self.pod)
+    }
+
+    pub fn is_finished(&self) -> bool {
+        matches!(self.state, State::Succeeded | State::Failed)
+    }
+
+    /// Tells whether it has succeeded, also if it is deleted since.
+    pub fn has_succeeded(&self) -> bool {
+        self.state == State::Succeeded || self.is_tracked() && succeeded_before_deletion(&self.pod)
+    }
+
+    /// Tells whether somebody has deleted it before it had succeeded, and the status does not know yet.
+    pub fn is_evicted(&self) -> bool {
+        self.is_deleted() && self.is_tracked() && !self.has_succeeded()
+    }
+
+    pub fn is_ready(&self) -> bool {
+        let (main, _) = containers(&self.pod);
+        let is_ready = if main.is_empty() { is_ready(&self.pod) } else { main.iter().all(|status| status.ready) };
+        self.state == State::Running && is_ready
+    }
+
+    /// Returns since when it is there.
+    pub fn created_at(&self) -> Timestamp {
+        self.pod.creation_timestamp().map(|time| time.0).unwrap_or_default()
+    }
+
+    /// Returns when it has ended, as far as it can be told.
+    pub fn ended_at(&self) -> Timestamp {
+        finished_at(&self.pod)
+    }
+
+    /// Returns the exit codes of all containers that have ended, those of init containers too.
+    pub fn exit_codes(&self) -> Vec<i32> {
+        let (main, init) = containers(&self.pod);
+        let ended = main.iter().chain(init).filter_map(|status| status.state.as_ref()?.terminated.as_ref());
+        ended.map(|terminated| terminated.exit_code).collect()
+    }
+
+    /// Returns how often its containers were started again.
+    pub fn restarts(&self) -> i32 {
+        let (main, init) = containers(&self.pod);
+        main.iter().chain(init).map(|status| status.restart_count).sum()
+    }
+}
+
+/// Tells whether a pod has the finalizer.
+pub fn is_tracked(pod: &Pod) -> bool {
+    pod.finalizers().iter().any(|finalizer| finalizer == TRACKING)
+}
+
+fn state(pod: &Pod) -> State {
+    match phase(pod) {
+        _ if is_deleted(pod) => State::Terminating,
+        "Running" => State::Running,
+        "Succeeded" => State::Succeeded,
+        "Failed" => State::Failed,
+        "Unknown" => State::Unknown,
+        _ => State::Pending,
+    }
+}
+
+/// A program may answer its deletion by ending well; that is no success.
+fn succeeded_before_deletion(pod: &Pod) -> bool {
+    let meta = &pod.metadata;
+    let grace = SignedDuration::from_secs(meta.deletion_grace_period_seconds.unwrap_or(0));
+    let asked = meta.deletion_timestamp.as_ref().map(|time| time.0 - grace);
+    phase(pod) == "Succeeded" && asked.is_none_or(|asked| finished_at(pod) < asked)
+}
+
+/// Returns the states of the main and of the init containers.
+fn containers(pod: &Pod) -> (&[ContainerStatus], &[ContainerStatus]) {
+    let status = pod.status.as_ref();
+    let main = status.and_then(|status| status.container_statuses.as_deref());
+    let init = status.and_then(|status| status.init_container_statuses.as_deref());
+    (main.unwrap_or_default(), init.unwrap_or_default())
+}

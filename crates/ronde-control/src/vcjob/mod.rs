@@ -1,0 +1,265 @@
+//! Volcano's jobs: gangs of pods that start together, find each other, and restart or end as policies say.
+//!
+//! [`next`] decides, this file observes and writes what it says, [`act`] does the rest. The decision is either another
+//! status or, when the status says all there is to say, a plan: so nothing is done that is not written down before,
+//! and a controller that is killed between any two writes loses nothing. Beside it runs [`Orphans`](crate::pods::orphans).
+//! How events are told from states is in `docs/decisions/015-events-are-states.md`.
+
+pub mod act;
+pub mod depends;
+pub mod draft;
+#[cfg(test)]
+mod fixtures;
+pub mod group;
+pub mod member;
+pub mod memory;
+pub mod news;
+pub mod next;
+pub mod objects;
+pub mod observed;
+pub mod occurrence;
+pub mod plan;
+pub mod plugins;
+pub mod pod;
+pub mod policy;
+pub mod rules;
+pub mod tally;
+#[cfg(test)]
+mod tests;
+pub mod volumes;
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::{
+    core::v1::{PersistentVolumeClaim, Pod},
+    scheduling::v1::PriorityClass,
+};
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, PostParams, Preconditions},
+};
+use ronde_api::{
+    Command, Job, JobPhase, JobStatus, PodGroup, Queue, names,
+    rules::{self as api_rules, Queues, Stage},
+};
+
+use self::{
+    member::Member,
+    memory::Memory,
+    news::News,
+    next::{Next, next},
+    objects::KeySource,
+    observed::{Observed, is_final},
+};
+use crate::{
+    pods::{act as write, orphans::Counts},
+    runner::{Controller, Ctx},
+    watch::{Caches, Change, Key, Kinds},
+};
+
+/// A command, its effect and two changes of phase take five; more come by the next look.
+const ROUNDS_MAX: usize = 8;
+/// How soon a job that is not done after all rounds is looked at again.
+const NEXT_ROUNDS: SignedDuration = SignedDuration::from_millis(10);
+
+impl Counts for Job {
+    const ORPHANS: &'static str = "vc-job-orphans-controller";
+    const FINALIZER: &'static str = member::TRACKING;
+
+    fn has_done(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+}
+
+/// The controller of Volcano's jobs.
+pub struct VcJobs {
+    keys: KeySource,
+}
+
+impl VcJobs {
+    /// Makes the controller, with where the keys of the `ssh` plugin come from.
+    pub fn new(keys: KeySource) -> Self {
+        Self { keys }
+    }
+}
+
+impl Controller for VcJobs {
+    const NAME: &'static str = "vc-controller-manager";
+
+    fn kinds(&self, kinds: &mut Kinds) {
+        kinds.add::<Job>().add::<Pod>().add::<PodGroup>().add::<Command>().add::<Queue>();
+        kinds.add::<PersistentVolumeClaim>().add::<PriorityClass>();
+    }
+
+    fn affected(&self, change: &Change, caches: &Caches) -> Vec<Key> {
+        if change.is::<Job>() {
+            vec![change.key.clone()]
+        } else if change.is::<Pod>() || change.is::<PodGroup>() {
+            change.owners("Job")
+        } else if change.is::<Command>() {
+            let command = caches.get::<Command>(&change.key);
+            command.and_then(|command| target_of(&command)).into_iter().collect()
+        } else if change.is::<PersistentVolumeClaim>() {
+            let jobs = caches.list::<Job>(Some(&change.key.namespace)).into_iter();
+            let uses = |job: &Arc<Job>| volumes::claim_names(job).contains(&change.key.name);
+            jobs.filter(uses).map(|job| Key::of(&*job)).collect()
+        } else {
+            Vec::new()
+        }
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Option<SignedDuration>, kube::Error> {
+        let job = ctx.caches.get::<Job>(key);
+        drop_aimless(ctx, key, job.as_deref()).await?;
+        let Some(job) = job.filter(|job| job.metadata.deletion_timestamp.is_none()) else { return Ok(None) };
+        let mut job = completed(&job);
+        // One time for the whole look: nothing may fall due between two of its steps.
+        let now = ctx.clock.now();
+        for _ in 0..ROUNDS_MAX {
+            // 1. observe
+            let seen = observe(ctx, &job);
+            // 2. decide
+            match next(&seen, now) {
+                // 3. write down
+                Next::Record { status, news } => job = completed(&record(ctx, &job, *status, news).await?),
+                // 4. act
+                Next::Act(plan) => {
+                    act::apply(ctx, &self.keys, &job, &plan).await?;
+                    return Ok(plan.look_again.into_iter().chain(expire(ctx, &job, now).await?).min());
+                }
+            }
+        }
+        Ok(Some(NEXT_ROUNDS))
+    }
+}
+
+/// Returns a job with all defaults: where no admission fills them in, the controller does.
+fn completed(job: &Job) -> Job {
+    let mut job = job.clone();
+    api_rules::job::default(&mut job, Stage::Create, None);
+    job
+}
+
+/// Returns what is wrong with a job. What was accepted once stays accepted.
+fn faults(ctx: &Ctx, job: &Job) -> Vec<String> {
+    let memory = Memory::read(&job.status.clone().unwrap_or_default(), &job.spec);
+    if memory.generation.is_some() {
+        return Vec::new();
+    }
+    let queues: Queues = ctx.caches.list::<Queue>(None).iter().map(|queue| Queue::clone(queue)).collect();
+    api_rules::job::validate(job, &queues).iter().map(ToString::to_string).collect()
+}
+
+/// Returns the job that a command is for.
+fn target_of(command: &Command) -> Option<Key> {
+    let target = command.target.as_ref()?;
+    let is_job = target.kind == "Job" && target.api_version.starts_with("batch.volcano.sh/");
+    is_job.then(|| Key::new(command.namespace().unwrap_or_default(), &target.name))
+}
+
+/// Tells whether a command is for this very job, not for an earlier one of its name.
+fn is_for(command: &Command, job: &Job) -> bool {
+    let uid = command.target.as_ref().map(|target| target.uid.as_str()).unwrap_or_default();
+    uid.is_empty() || job.metadata.uid.as_deref() == Some(uid)
+}
+
+fn commands_for(ctx: &Ctx, key: &Key) -> Vec<Arc<Command>> {
+    let mut commands = ctx.caches.list::<Command>(Some(&key.namespace));
+    commands.retain(|command| target_of(command).as_ref() == Some(key));
+    commands.sort_by_key(|command| (command.creation_timestamp().map(|time| time.0), command.name_any()));
+    commands
+}
+
+/// Deletes commands for a job that is not there. The server is asked: the caches may be of different times.
+async fn drop_aimless(ctx: &Ctx, key: &Key, job: Option<&Job>) -> Result<(), kube::Error> {
+    let mut commands = commands_for(ctx, key);
+    commands.retain(|command| job.is_none_or(|job| !is_for(command, job)));
+    if commands.is_empty() {
+        return Ok(());
+    }
+    let job = write::api::<Job>(ctx, &key.namespace).get_opt(&key.name).await?;
+    commands.retain(|command| job.as_ref().is_none_or(|job| !is_for(command, job)));
+    for command in commands {
+        write::remove(ctx, &*command).await?;
+    }
+    Ok(())
+}
+
+fn observe<'a>(ctx: &Ctx, job: &'a Job) -> Observed<'a> {
+    let key = Key::of(job);
+    let uid = job.uid().unwrap_or_default();
+    let namespace = key.namespace.clone();
+    let claims = volumes::claim_names(job).into_iter();
+    let is_there = |name: &String| ctx.caches.get::<PersistentVolumeClaim>(&Key::new(&namespace, name)).is_some();
+    let classes = job.spec.tasks.iter().filter_map(|task| task.template.spec.as_ref()?.priority_class_name.clone());
+    let value = |name: String| ctx.caches.get::<PriorityClass>(&Key::new("", &name)).map(|class| (name, class.value));
+    let mut commands = commands_for(ctx, &key);
+    commands.retain(|command| is_for(command, job));
+    Observed {
+        job,
+        members: ctx.caches.controlled_by::<Pod>(&uid).into_iter().map(Member::of).collect(),
+        group: ctx.caches.get(&Key::new(&namespace, names::pod_group(&key.name, &uid))),
+        commands,
+        claims: claims.filter(is_there).collect(),
+        priorities: classes.chain([job.spec.priority_class_name.clone()]).filter_map(value).collect(),
+        faults: faults(ctx, job),
+    }
+}
+
+async fn record(ctx: &Ctx, job: &Job, status: JobStatus, news: Vec<News>) -> Result<Job, kube::Error> {
+    let written = write_status(ctx, job, status).await?;
+    for News { is_warning, reason, message } in news {
+        if is_warning {
+            ctx.events.warning(job, reason, message);
+        } else {
+            ctx.events.normal(job, reason, message);
+        }
+    }
+    Ok(written)
+}
+
+/// With the version that was looked at: what somebody else has written is never overwritten.
+async fn write_status(ctx: &Ctx, job: &Job, status: JobStatus) -> Result<Job, kube::Error> {
+    let jobs = write::api::<Job>(ctx, &job.namespace().unwrap_or_default());
+    let job = Job { status: Some(status), ..job.clone() };
+    match jobs.replace_status(&job.name_any(), &PostParams::default(), &job).await {
+        Ok(written) => {
+            ctx.caches.assume(written.clone());
+            Ok(written)
+        }
+        Err(error) => {
+            // A lost race is no news.
+            if !matches!(&error, kube::Error::Api(status) if matches!(status.code, 404 | 409)) {
+                ctx.events.warning(&job, news::JOB_STATUS_ERROR, write::text(&error));
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Deletes a job that ended long enough ago; returns how long it still has.
+async fn expire(ctx: &Ctx, job: &Job, now: Timestamp) -> Result<Option<SignedDuration>, kube::Error> {
+    let Some(left) = time_left(job, now) else { return Ok(None) };
+    if left.is_positive() {
+        return Ok(Some(left));
+    }
+    // A version later than the one that was looked at may live longer.
+    let only = Preconditions { uid: job.uid(), resource_version: job.resource_version() };
+    let params = DeleteParams { preconditions: Some(only), ..DeleteParams::foreground() };
+    write::api::<Job>(ctx, &job.namespace().unwrap_or_default()).delete(&job.name_any(), &params).await?;
+    Ok(None)
+}
+
+/// Returns how long a job still has, if it has ended and is not to stay for ever.
+fn time_left(job: &Job, now: Timestamp) -> Option<SignedDuration> {
+    let seconds = job.spec.ttl_seconds_after_finished?;
+    let state = &job.status.as_ref()?.state;
+    let ended = state.last_transition_time.as_ref().filter(|_| state.phase.is_some_and(is_final))?;
+    Some(ended.0.duration_since(now) + SignedDuration::from_secs(i64::from(seconds)))
+}
+
+/// Returns the phase of a job; one that nobody has looked at waits.
+pub fn phase(job: &Job) -> JobPhase {
+    job.status.as_ref().and_then(|status| status.state.phase).unwrap_or(JobPhase::Pending)
+}

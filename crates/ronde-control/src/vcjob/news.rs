@@ -1,0 +1,48 @@
+//! What people are told of a job by events, under the reasons that Volcano uses. Pure.
+
+use kube::ResourceExt as _;
+use ronde_api::Job;
+
+use super::draft::Cause;
+
+pub const COMMAND_ISSUED: &str = "CommandIssued";
+pub const EXECUTE_ACTION: &str = "ExecuteAction";
+pub const PLUGIN_ERROR: &str = "PluginError";
+pub const PVC_ERROR: &str = "PVCError";
+pub const POD_GROUP_ERROR: &str = "PodGroupError";
+pub const POD_GROUP_PENDING: &str = "PodGroupPending";
+/// Ours: where no admission refuses a job, the controller does.
+pub const INVALID_JOB: &str = "InvalidJob";
+pub const JOB_STATUS_ERROR: &str = "JobStatusError";
+pub const FAILED_CREATE: &str = "FailedCreate";
+pub const FAILED_DELETE: &str = "FailedDelete";
+
+/// Something that people want to know of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct News {
+    pub is_warning: bool,
+    pub reason: &'static str,
+    pub message: String,
+}
+
+impl News {
+    pub fn normal(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { is_warning: false, reason, message: message.into() }
+    }
+
+    pub fn warning(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { is_warning: true, reason, message: message.into() }
+    }
+
+    /// Tells what a job waits for.
+    pub fn waiting(job: &Job, cause: &Cause) -> Self {
+        for reason in [PVC_ERROR, PLUGIN_ERROR] {
+            if cause.reason == reason {
+                return Self::warning(reason, &cause.message);
+            }
+        }
+        let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
+        let message = format!("PodGroup {namespace}:{name} unschedulable, reason: {}", cause.message);
+        Self::warning(POD_GROUP_PENDING, message)
+    }
+}

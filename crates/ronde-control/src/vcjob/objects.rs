@@ -1,0 +1,180 @@
+//! Makes, corrects and deletes the objects that plugins ask for. What is somebody else's is never touched.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use k8s_openapi::{
+    ByteString,
+    api::{
+        core::v1::{ConfigMap, Secret, Service},
+        networking::v1::NetworkPolicy,
+    },
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, PostParams, Preconditions},
+    core::{Status, response::StatusSummary},
+};
+use rand::{rand_core::UnwrapErr, rngs::SysRng};
+use ronde_api::Job;
+use serde::Serialize;
+
+use super::plugins::{
+    KeySecret, Object,
+    keys::{self, KeyError, KeyPair},
+    owned_meta, ssh,
+};
+use crate::{
+    pods::act::{self as write, Owner},
+    runner::Ctx,
+};
+
+/// Where the keys of the `ssh` plugin come from.
+#[derive(Clone)]
+pub struct KeySource(Arc<dyn Fn() -> Result<KeyPair, KeyError> + Send + Sync>);
+
+impl KeySource {
+    pub fn new(make: impl Fn() -> Result<KeyPair, KeyError> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+
+    /// Returns the source that makes keys from the machine's randomness.
+    pub fn real() -> Self {
+        Self::new(|| keys::generate(&mut UnwrapErr(SysRng)))
+    }
+
+    /// Makes a key where it holds nobody up.
+    async fn make(&self) -> Result<KeyPair, kube::Error> {
+        let make = self.0.clone();
+        let made = tokio::task::spawn_blocking(move || make()).await;
+        made.map_err(|error| kube::Error::Service(error.into()))?.map_err(|error| kube::Error::Service(error.into()))
+    }
+}
+
+impl fmt::Debug for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeySource")
+    }
+}
+
+/// Makes or corrects objects.
+///
+/// # Errors
+/// If a write fails, or a name is taken by an object that is not the job's.
+pub async fn ensure_all(ctx: &Ctx, keys: &KeySource, job: &Job, objects: Vec<Object>) -> Result<(), kube::Error> {
+    for object in objects {
+        match object {
+            Object::ConfigMap(wanted) => {
+                let correct = |found: &ConfigMap| {
+                    (found.data != wanted.data).then(|| ConfigMap { data: wanted.data.clone(), ..found.clone() })
+                };
+                ensure(ctx, job, &*wanted, correct).await?;
+            }
+            Object::Service(wanted) => ensure(ctx, job, &*wanted, |_: &Service| None).await?,
+            Object::NetworkPolicy(wanted) => ensure(ctx, job, &*wanted, |_: &NetworkPolicy| None).await?,
+            Object::Keys(wanted) => ensure_keys(ctx, keys, job, &wanted).await?,
+        }
+    }
+    Ok(())
+}
+
+/// Deletes objects that are the job's.
+///
+/// # Errors
+/// If a write fails.
+pub async fn delete_all(ctx: &Ctx, job: &Job, objects: Vec<Object>) -> Result<(), kube::Error> {
+    for object in objects {
+        match object {
+            Object::ConfigMap(object) => delete::<ConfigMap>(ctx, job, &object.name_any()).await?,
+            Object::Service(object) => delete::<Service>(ctx, job, &object.name_any()).await?,
+            Object::NetworkPolicy(object) => delete::<NetworkPolicy>(ctx, job, &object.name_any()).await?,
+            Object::Keys(keys) => delete::<Secret>(ctx, job, &keys.name).await?,
+        }
+    }
+    Ok(())
+}
+
+fn api<K: Owner>(ctx: &Ctx, job: &Job) -> Api<K> {
+    write::api(ctx, &job.namespace().unwrap_or_default())
+}
+
+fn is_owned<K: Owner>(job: &Job, object: &K) -> bool {
+    object.owner_references().iter().any(|owner| job.metadata.uid.as_ref() == Some(&owner.uid))
+}
+
+async fn ensure<K>(ctx: &Ctx, job: &Job, wanted: &K, correct: impl Fn(&K) -> Option<K>) -> Result<(), kube::Error>
+where
+    K: Owner + Serialize,
+{
+    let objects: Api<K> = api(ctx, job);
+    match objects.get_opt(&wanted.name_any()).await? {
+        None => objects.create(&PostParams::default(), wanted).await.map(drop),
+        Some(found) if !is_owned(job, &found) => Err(taken::<K>(&found.name_any())),
+        Some(found) => match correct(&found) {
+            Some(corrected) => objects.replace(&found.name_any(), &PostParams::default(), &corrected).await.map(drop),
+            None => Ok(()),
+        },
+    }
+}
+
+/// The key of a Secret that is there is kept: pods that run have it.
+async fn ensure_keys(ctx: &Ctx, keys: &KeySource, job: &Job, wanted: &KeySecret) -> Result<(), kube::Error> {
+    let secrets: Api<Secret> = api(ctx, job);
+    let found = secrets.get_opt(&wanted.name).await?;
+    if let Some(found) = found {
+        if !is_owned(job, &found) {
+            return Err(taken::<Secret>(&wanted.name));
+        }
+        let config = ByteString(wanted.config.clone().into_bytes());
+        if found.data.as_ref().and_then(|data| data.get(ssh::CONFIG)) == Some(&config) {
+            return Ok(());
+        }
+        let mut found = found;
+        found.data.get_or_insert_default().insert(ssh::CONFIG.to_owned(), config);
+        return secrets.replace(&wanted.name, &PostParams::default(), &found).await.map(drop);
+    }
+    let pair = match wanted.given.clone() {
+        Some((private, public)) => KeyPair { private, public },
+        None => keys.make().await?,
+    };
+    secrets.create(&PostParams::default(), &secret(job, wanted, pair)).await.map(drop)
+}
+
+fn secret(job: &Job, wanted: &KeySecret, pair: KeyPair) -> Secret {
+    let files = [
+        (ssh::PRIVATE, pair.private),
+        (ssh::PUBLIC, pair.public.clone()),
+        (ssh::AUTHORIZED, pair.public),
+        (ssh::CONFIG, wanted.config.clone()),
+    ];
+    let data: BTreeMap<String, ByteString> =
+        files.into_iter().map(|(name, text)| (name.to_owned(), ByteString(text.into_bytes()))).collect();
+    Secret {
+        metadata: owned_meta(job, wanted.name.clone()),
+        data: Some(data),
+        type_: Some("Opaque".to_owned()),
+        ..Secret::default()
+    }
+}
+
+async fn delete<K: Owner>(ctx: &Ctx, job: &Job, name: &str) -> Result<(), kube::Error> {
+    let objects: Api<K> = api(ctx, job);
+    let Some(found) = objects.get_opt(name).await?.filter(|found| is_owned(job, found)) else { return Ok(()) };
+    let only = Preconditions { uid: found.uid(), resource_version: None };
+    let params = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
+    match objects.delete(name, &params).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// Says that a name is taken; it may be free later, when an earlier job of the same name is all gone.
+fn taken<K: Owner>(name: &str) -> kube::Error {
+    let message = format!("{} {name} exists and does not belong to this job", K::kind(&()));
+    kube::Error::Api(Box::new(Status {
+        status: Some(StatusSummary::Failure),
+        message,
+        reason: "NameTaken".to_owned(),
+        code: 422,
+        ..Status::default()
+    }))
+}

@@ -1,0 +1,97 @@
+//! The pods of a job, counted as its status shows them. Pure.
+
+use std::collections::BTreeMap;
+
+use ronde_api::{JobPhase, JobStatus, PodPhase, TaskStatus};
+
+use super::{
+    member::{Member, State},
+    memory::Memory,
+    observed::{Observed, is_final},
+};
+
+/// How many pods are in which state.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub pending: i32,
+    pub running: i32,
+    pub succeeded: i32,
+    pub failed: i32,
+    pub unknown: i32,
+    /// Deleted, or about to be.
+    pub terminating: i32,
+    pub tasks: BTreeMap<String, TaskStatus>,
+}
+
+impl Tally {
+    /// Counts the pods of a job.
+    pub fn of(seen: &Observed<'_>, memory: &Memory) -> Self {
+        let mut tally = Self::default();
+        for task in &seen.spec().tasks {
+            tally.add(&task.name, State::Succeeded, memory.succeeded_of(&task.name));
+        }
+        for member in &seen.members {
+            if let Some(state) = counted_as(seen, memory, member) {
+                tally.add(&member.task, state, 1);
+            }
+        }
+        tally
+    }
+
+    /// Returns how many pods have not ended.
+    pub fn alive(&self) -> i32 {
+        self.pending + self.running + self.unknown + self.terminating
+    }
+
+    pub fn succeeded_of(&self, task: &str) -> i32 {
+        let status = self.tasks.get(task);
+        status.and_then(|status| status.phase.get(&PodPhase::Succeeded)).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, task: &str, state: State, number: i32) {
+        if number == 0 {
+            return;
+        }
+        let (total, phase) = match state {
+            State::Pending => (&mut self.pending, PodPhase::Pending),
+            State::Running => (&mut self.running, PodPhase::Running),
+            State::Succeeded => (&mut self.succeeded, PodPhase::Succeeded),
+            State::Failed => (&mut self.failed, PodPhase::Failed),
+            State::Unknown => (&mut self.unknown, PodPhase::Unknown),
+            State::Terminating => {
+                self.terminating += number;
+                return;
+            }
+        };
+        *total += number;
+        *self.tasks.entry(task.to_owned()).or_default().phase.entry(phase).or_default() += number;
+    }
+
+    /// Puts the numbers into a status. What a job had at its end it keeps, also when its pods are removed.
+    pub fn write(mut self, status: &mut JobStatus, was: Option<JobPhase>) {
+        if was.is_some_and(is_final) {
+            (self.succeeded, self.failed) = (status.succeeded, status.failed);
+            self.tasks = std::mem::take(&mut status.task_status_count);
+            for task in self.tasks.values_mut() {
+                task.phase.retain(|phase, _| matches!(phase, PodPhase::Succeeded | PodPhase::Failed));
+            }
+            self.tasks.retain(|_, task| !task.phase.is_empty());
+        }
+        status.pending = self.pending;
+        status.running = self.running;
+        status.succeeded = self.succeeded;
+        status.failed = self.failed;
+        status.unknown = self.unknown;
+        status.terminating = self.terminating;
+        status.task_status_count = self.tasks;
+    }
+}
+
+/// Successes are counted from the memory, which outlives their pods.
+fn counted_as(seen: &Observed<'_>, memory: &Memory, member: &Member) -> Option<State> {
+    let is_counted = member.has_succeeded() && memory.has_succeeded(&member.task, member.index);
+    if is_counted && !seen.is_surplus(member) {
+        return None;
+    }
+    Some(if seen.is_present(memory, member) { member.state } else { State::Terminating })
+}

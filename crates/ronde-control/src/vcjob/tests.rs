@@ -1,0 +1,6 @@
+//! The life of a job, told by scripts; see [`super::fixtures`] for their words.
+
+mod lives;
+mod matrix;
+mod parts;
+mod properties;

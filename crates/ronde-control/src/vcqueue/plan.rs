@@ -1,0 +1,84 @@
+//! What becomes of a queue: where it belongs, whether it is open.
+//!
+//! Pure. Everything is a state, also that a queue was closed because its parent was: a controller that is killed
+//! between any two steps comes to the same end.
+
+use kube::ResourceExt as _;
+use ronde_api::{Action, Queue, QueueState, names};
+
+/// A queue and what counts for it.
+#[derive(Debug, Clone)]
+pub struct Seen<'a> {
+    pub queue: &'a Queue,
+    pub is_parent_open: bool,
+    /// Whether a group is in it that has not ended.
+    pub has_groups: bool,
+    /// What a person asks for.
+    pub command: Option<String>,
+}
+
+/// Something to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// To be a part of this queue.
+    Join(&'static str),
+    /// To remember whether it was closed because its parent was.
+    Mark(bool),
+    State(QueueState),
+    Warn(String),
+}
+
+/// Plans the steps for a queue, in their order.
+pub fn plan(seen: &Seen<'_>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let is_root = seen.queue.name_any() == names::ROOT_QUEUE;
+    if !is_root && seen.queue.spec.parent.is_empty() {
+        steps.push(Step::Join(names::ROOT_QUEUE));
+    }
+    let stored = seen.queue.status.as_ref().and_then(|status| status.state);
+    let was = stored.unwrap_or(QueueState::Open);
+    let was_marked = seen.queue.annotations().get(names::CLOSED_BY_PARENT).is_some_and(|mark| mark == "true");
+    let (mut is_open, mut is_marked) = (was == QueueState::Open, was_marked);
+    match asked(seen, is_root) {
+        Asked::Nothing => {}
+        Asked::Open => (is_open, is_marked) = (true, false),
+        Asked::Close => (is_open, is_marked) = (false, false),
+        Asked::Wrong(message) => steps.push(Step::Warn(message)),
+    }
+    if seen.is_parent_open && is_marked {
+        (is_open, is_marked) = (true, false);
+    } else if !seen.is_parent_open && is_open && !is_root {
+        (is_open, is_marked) = (false, true);
+    }
+    let closed = if seen.has_groups { QueueState::Closing } else { QueueState::Closed };
+    let now = if is_open { QueueState::Open } else { closed };
+    let mark = (is_marked != was_marked).then_some(Step::Mark(is_marked));
+    let state = (stored != Some(now)).then_some(Step::State(now));
+    // The mark is there for as long as the queue may be closed because of its parent, never shorter.
+    if is_marked {
+        steps.extend(mark.into_iter().chain(state));
+    } else {
+        steps.extend(state.into_iter().chain(mark));
+    }
+    steps
+}
+
+enum Asked {
+    Nothing,
+    Open,
+    Close,
+    Wrong(String),
+}
+
+fn asked(seen: &Seen<'_>, is_root: bool) -> Asked {
+    let Some(command) = &seen.command else { return Asked::Nothing };
+    match command.parse() {
+        Ok(Action::OpenQueue) if !seen.is_parent_open => {
+            Asked::Wrong(format!("the queue cannot be opened: its parent {} is not open", seen.queue.spec.parent))
+        }
+        Ok(Action::OpenQueue) => Asked::Open,
+        Ok(Action::CloseQueue) if is_root => Asked::Wrong("the root queue cannot be closed".to_owned()),
+        Ok(Action::CloseQueue) => Asked::Close,
+        _ => Asked::Wrong(format!("command {command} is not for queues")),
+    }
+}

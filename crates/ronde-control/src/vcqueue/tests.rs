@@ -1,0 +1,75 @@
+//! Queues that open and close.
+
+use ronde_api::Queue;
+use serde_json::{Value, json};
+
+use super::plan::{Seen, Step, plan};
+
+fn queue(name: &str, state: Option<&str>, is_marked: bool) -> Queue {
+    let parent = if name == "root" { "" } else { "root" };
+    let annotations = if is_marked { json!({"volcano.sh/closed-by-parent": "true"}) } else { json!({}) };
+    let mut queue: Value =
+        json!({"metadata": {"name": name, "annotations": annotations}, "spec": {"weight": 1, "parent": parent}});
+    if let Some(state) = state {
+        queue["status"] = json!({"state": state});
+    }
+    serde_json::from_value(queue).unwrap()
+}
+
+/// What is around a queue: `parent-closed`, `groups`, a command.
+fn check(what: &str, queue: &Queue, around: &str, expected: &str) {
+    let words: Vec<&str> = around.split_whitespace().collect();
+    let seen = Seen {
+        queue,
+        is_parent_open: !words.contains(&"parent-closed"),
+        has_groups: words.contains(&"groups"),
+        command: words.iter().find(|word| word.ends_with("Queue")).map(ToString::to_string),
+    };
+    let shown: Vec<String> = plan(&seen)
+        .iter()
+        .map(|step| match step {
+            Step::Join(parent) => format!("joins {parent}"),
+            Step::Mark(is_marked) => format!("marked {is_marked}"),
+            Step::State(state) => state.to_string(),
+            Step::Warn(message) => message.clone(),
+        })
+        .collect();
+    assert_eq!(shown.join(", "), expected, "{what}");
+}
+
+#[test]
+fn a_new_queue_is_open_and_below_the_root() {
+    let mut new = queue("q", None, false);
+    new.spec.parent.clear();
+    check("a new one", &new, "", "joins root, Open");
+    check("the root", &queue("root", None, false), "", "Open");
+    check("one that is all right", &queue("q", Some("Open"), false), "groups", "");
+}
+
+#[test]
+fn commands_open_and_close() {
+    let (open, closing, closed) =
+        (queue("q", Some("Open"), false), queue("q", Some("Closing"), false), queue("q", Some("Closed"), false));
+    check("close an empty one", &open, "CloseQueue", "Closed");
+    check("close one with groups", &open, "groups CloseQueue", "Closing");
+    check("the last group has gone", &closing, "", "Closed");
+    check("there are still groups", &closing, "groups", "");
+    check("open", &closed, "OpenQueue", "Open");
+    check("open one that is closing", &closing, "groups OpenQueue", "Open");
+    check("the root stays open", &queue("root", Some("Open"), false), "CloseQueue", "the root queue cannot be closed");
+    check("what is not for queues", &open, "SyncQueue", "command SyncQueue is not for queues");
+}
+
+#[test]
+fn queues_follow_their_parent() {
+    let (open, marked) = (queue("q", Some("Open"), false), queue("q", Some("Closed"), true));
+    check("the parent closes", &open, "parent-closed", "marked true, Closed");
+    check("with groups inside", &open, "parent-closed groups", "marked true, Closing");
+    check("the parent opens again", &marked, "", "Open, marked false");
+    check("one that was closed for itself stays closed", &queue("q", Some("Closed"), false), "", "");
+    check("closed for itself while its parent is", &marked, "parent-closed CloseQueue", "marked false");
+    let message = "the queue cannot be opened: its parent root is not open";
+    check("not before its parent", &marked, "parent-closed OpenQueue", message);
+    check("killed after the mark", &queue("q", Some("Open"), true), "parent-closed", "Closed");
+    check("killed after it was opened", &queue("q", Some("Open"), true), "", "marked false");
+}

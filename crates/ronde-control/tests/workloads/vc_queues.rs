@@ -1,0 +1,72 @@
+//! Stories of queues, and of plain pods that get a group.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, PostParams},
+};
+use ronde_api::{Command, PodGroup, Queue, QueueState};
+use serde_json::json;
+
+use crate::{
+    cluster::{Cluster, eventually},
+    queues::queue,
+};
+
+async fn command(cluster: &Cluster, action: &str, name: &str) -> anyhow::Result<()> {
+    let target = json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": name, "uid": ""});
+    let meta = json!({"generateName": format!("{name}-")});
+    let command: Command = serde_json::from_value(json!({"metadata": meta, "action": action, "target": target}))?;
+    Api::<Command>::default_namespaced(cluster.client.clone()).create(&PostParams::default(), &command).await?;
+    Ok(())
+}
+
+async fn become_state(queues: &Api<Queue>, name: &str, state: QueueState) -> anyhow::Result<()> {
+    let is_so = async || Ok(queues.get(name).await?.status.and_then(|status| status.state) == Some(state));
+    eventually(&format!("{name} is {state}"), is_so).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_closes_when_its_groups_have_gone_and_those_below_follow() -> anyhow::Result<()> {
+    let cluster = Cluster::start_batch(1).await?;
+    let queues: Api<Queue> = Api::all(cluster.client.clone());
+    queues.create(&PostParams::default(), &queue("team")).await?;
+    let mut below = queue("team-a");
+    below.spec.parent = "team".to_owned();
+    queues.create(&PostParams::default(), &below).await?;
+    let groups: Api<PodGroup> = Api::default_namespaced(cluster.client.clone());
+    let group = json!({"metadata": {"name": "g"}, "spec": {"queue": "team-a", "minMember": 1}});
+    groups.create(&PostParams::default(), &serde_json::from_value(group)?).await?;
+    eventually("it is below the root", async || Ok(queues.get("team").await?.spec.parent == "root")).await?;
+    become_state(&queues, "team-a", QueueState::Open).await?;
+    command(&cluster, "CloseQueue", "team").await?;
+    become_state(&queues, "team", QueueState::Closed).await?;
+    become_state(&queues, "team-a", QueueState::Closing).await?;
+    groups.delete("g", &DeleteParams::default()).await?;
+    become_state(&queues, "team-a", QueueState::Closed).await?;
+    command(&cluster, "OpenQueue", "team").await?;
+    become_state(&queues, "team-a", QueueState::Open).await?;
+    let is_unmarked = async || Ok(queues.get("team-a").await?.annotations().is_empty());
+    eventually("nothing is left of it", is_unmarked).await?;
+    let commands: Api<Command> = Api::default_namespaced(cluster.client.clone());
+    assert!(commands.list(&kube::api::ListParams::default()).await?.items.is_empty());
+    cluster.stop().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plain_pod_gets_a_group() -> anyhow::Result<()> {
+    let cluster = Cluster::start_batch(1).await?;
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client.clone());
+    let spec = json!({"schedulerName": "volcano", "containers": [{"name": "c", "image": "x"}]});
+    let pod = pods
+        .create(&PostParams::default(), &serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec}))?)
+        .await?;
+    let name = format!("podgroup-{}", pod.uid().unwrap_or_default());
+    let is_tied = async || Ok(pods.get("p").await?.annotations().get("scheduling.k8s.io/group-name") == Some(&name));
+    eventually("the pod is tied to its group", is_tied).await?;
+    let groups: Api<PodGroup> = Api::default_namespaced(cluster.client.clone());
+    assert_eq!(groups.get(&name).await?.spec.min_member, 1);
+    cluster.stop().await;
+    Ok(())
+}
