@@ -15,14 +15,15 @@ use crate::{
     Context,
     args::ApplyArgs,
     client::{self, ClientError},
-    failure::{Answer, Blame, Failure, Outcome},
+    failure::{Blame, Failure, Outcome},
     manifest::{self, Manifest},
     printer::Printer,
+    refusals,
     resources::{Catalogue, Resource, ResourceError},
 };
 
-/// Owns the fields that `ronde apply` sets.
-const FIELD_MANAGER: &str = "ronde";
+/// Owns the fields that this program sets.
+pub const FIELD_MANAGER: &str = "ronde";
 const UNTYPED: &str = "failed to create typed patch object";
 /// A definition is served within milliseconds; a real cluster takes a second or two.
 const SERVED_ATTEMPTS: u32 = 100;
@@ -35,9 +36,6 @@ pub enum ApplyError {
     Refused { object: String, origin: String, source: ClientError },
     #[error("cannot apply {object} ({origin})")]
     UnknownKind { object: String, origin: String, source: ResourceError },
-    /// Each has been shown already.
-    #[error("{refused} of {total} objects could not be applied")]
-    Some { refused: usize, total: usize, blame: Blame },
 }
 
 impl Failure for ApplyError {
@@ -49,7 +47,6 @@ impl Failure for ApplyError {
             }
             Self::Refused { source, .. } => source.blame(),
             Self::UnknownKind { source, .. } => source.blame(),
-            Self::Some { blame, .. } => *blame,
         }
     }
 
@@ -60,7 +57,6 @@ impl Failure for ApplyError {
             }
             Self::Refused { source, .. } => source.hint(),
             Self::UnknownKind { source, .. } => source.hint(),
-            Self::Some { .. } => None,
         }
     }
 }
@@ -69,8 +65,7 @@ impl Failure for ApplyError {
 pub fn run(args: &ApplyArgs, context: &Context) -> Outcome {
     let manifests = manifest::read(&args.files)?;
     client::runtime()?.block_on(async {
-        let cluster = &args.cluster;
-        let client = client::connect(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
+        let client = client::connect_as(&args.cluster).await?;
         let catalogue = Catalogue::fetch(&client).await?;
         Run { client, catalogue, args, defines_kinds: false }.apply_all(&manifests, context.printer).await
     })
@@ -94,17 +89,7 @@ impl Run<'_> {
                 Err(error) => refused.push(error),
             }
         }
-        match refused.len() {
-            0 => Ok(Answer::Done),
-            1 if manifests.len() == 1 => Err(refused.remove(0).into()),
-            _ => {
-                for error in &refused {
-                    printer.failure(error);
-                }
-                Err(ApplyError::Some { refused: refused.len(), total: manifests.len(), blame: refused[0].blame() }
-                    .into())
-            }
-        }
+        refusals::outcome(refused, manifests.len(), "applied", printer)
     }
 
     /// Applies one object; returns the line to print.

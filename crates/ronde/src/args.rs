@@ -1,5 +1,7 @@
 //! The command line: one type per verb. Parsing only; the verbs are in the files of the same name.
 
+mod work;
+
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
@@ -8,6 +10,10 @@ use std::{
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use ronde_apiserver::quantity::Quantity;
 
+pub use self::work::{
+    Amounts, CascadeArg, DeleteArgs, JobArgs, JobVerb, JobVerbArgs, ListArgs, LogsArgs, QueueArgs, QueueCreateArgs,
+    QueueDeleteArgs, QueueGetArgs, QueueListArgs, QueueStateArgs, QueueVerb, WaitArgs,
+};
 use crate::failure::EXIT_CODES;
 
 /// Kubernetes on one machine.
@@ -33,10 +39,20 @@ pub enum Verb {
     Status(StatusArgs),
     /// Create or update objects from manifests, by server-side apply.
     Apply(ApplyArgs),
-    /// Show objects, once or as they change.
+    /// Delete objects: those of manifests, or by kind and name.
+    Delete(DeleteArgs),
+    /// Show objects, once or as they change; or all about one job.
     Get(GetArgs),
-    /// Show what a pod has written.
+    /// List jobs: what runs, what waits, and for what.
+    List(ListArgs),
+    /// Show what a pod, or the pods of a job, have written.
     Logs(LogsArgs),
+    /// Suspend, resume or restart a job.
+    Job(JobArgs),
+    /// Show, create, open, close or delete queues.
+    Queue(QueueArgs),
+    /// Run batch jobs and their scheduler on a cluster that is there already.
+    Operator(OperatorArgs),
 }
 
 /// Where an instance keeps its data.
@@ -179,8 +195,8 @@ pub struct GetArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// Kind of objects, as in `pods`, `deploy` or `jobs.batch`; or `KIND/NAME`.
-    #[arg(value_name = "KIND")]
+    /// Kind of objects, as in `pods`, `deploy` or `jobs.batch`; or `KIND/NAME`; or, if it is no kind, a job.
+    #[arg(value_name = "KIND|JOB")]
     pub kind: String,
 
     /// Name of one object.
@@ -218,33 +234,17 @@ pub enum GetOutput {
 }
 
 #[derive(Debug, Clone, ClapArgs)]
-pub struct LogsArgs {
+pub struct OperatorArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// Name of the pod.
-    #[arg(value_name = "POD")]
-    pub pod: String,
+    /// Scheduler whose pods are placed. May be repeated.
+    #[arg(long = "scheduler-name", value_name = "NAME", default_values = ["volcano", "ronde"])]
+    pub scheduler_names: Vec<String>,
 
-    /// Namespace of the pod [default: the context's].
-    #[arg(short, long, value_name = "NAME")]
-    pub namespace: Option<String>,
-
-    /// Container of the pod, if it has several.
-    #[arg(short, long, value_name = "NAME")]
-    pub container: Option<String>,
-
-    /// Go on until the container ends or Ctrl-C.
-    #[arg(short, long)]
-    pub follow: bool,
-
-    /// Only the last lines.
-    #[arg(long, value_name = "LINES")]
-    pub tail: Option<u64>,
-
-    /// Of the run before the last restart.
-    #[arg(short, long)]
-    pub previous: bool,
+    /// Label of nodes that names a part of the network. May be repeated, the closest part first.
+    #[arg(long = "topology-label", value_name = "LABEL")]
+    pub topology_labels: Vec<String>,
 }
 
 /// The API has one administrator token and a certificate for loopback names, so it is not for the network.

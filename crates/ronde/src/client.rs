@@ -16,7 +16,10 @@ use kube::{
 use serde_json::Value;
 use tokio::runtime::{self, Runtime};
 
-use crate::failure::{Blame, Failure};
+use crate::{
+    args::ClusterArgs,
+    failure::{Blame, Failure},
+};
 
 /// Why the API gave no good answer.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +80,36 @@ pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result
     Client::try_from(config).map_err(|source| ClientError::Config { source: Box::new(source) })
 }
 
+/// Makes a client for the cluster that the arguments name.
+pub async fn connect_as(cluster: &ClusterArgs) -> Result<Client, ClientError> {
+    connect(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await
+}
+
+/// Makes the same client, or inside of a pod without a kubeconfig one for the pod's own account.
+pub async fn connect_from_anywhere(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Client, ClientError> {
+    match connect(kubeconfig, context).await {
+        Err(ClientError::Kubeconfig { source }) if kubeconfig.is_none() && context.is_none() => {
+            let config = Config::incluster().map_err(|_| ClientError::Kubeconfig { source })?;
+            Client::try_from(config).map_err(|source| ClientError::Config { source: Box::new(source) })
+        }
+        other => other,
+    }
+}
+
+/// Puts what went wrong between a client and the API into our words.
+pub fn explain(error: kube::Error) -> ClientError {
+    match error {
+        kube::Error::Api(status) => ClientError::Refused {
+            code: StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            reason: status.reason,
+            message: status.message,
+        },
+        // The outer layers only say that there is an inner one.
+        kube::Error::Service(inner) => unreachable(inner),
+        other => unreachable(other.into()),
+    }
+}
+
 /// An answer of the API that is not an error.
 #[derive(Debug)]
 pub struct Answer {
@@ -113,7 +146,7 @@ pub async fn get_text(client: &Client, path: &str) -> Result<String, ClientError
 pub async fn stream(
     client: &Client,
     request: Builder,
-) -> Result<impl Stream<Item = Result<Value, ClientError>> + Unpin, ClientError> {
+) -> Result<impl Stream<Item = Result<Value, ClientError>> + Unpin + use<>, ClientError> {
     let lines = stream_bytes(client, request).await?.lines();
     Ok(lines.map(|line| match line {
         Ok(line) => serde_json::from_str(&line).map_err(|source| ClientError::NotJson { source }),
@@ -135,11 +168,7 @@ pub async fn stream_bytes(client: &Client, request: Builder) -> Result<impl Asyn
 
 async fn begin(client: &Client, request: Builder, body: Vec<u8>) -> Result<http::Response<Body>, ClientError> {
     let request = request.body(Body::from(body)).map_err(|error| unreachable(error.into()))?;
-    client.send(request).await.map_err(|error| match error {
-        // The outer layers only say that there is an inner one.
-        kube::Error::Service(inner) => unreachable(inner),
-        other => unreachable(other.into()),
-    })
+    client.send(request).await.map_err(explain)
 }
 
 fn unreachable(source: Box<dyn std::error::Error + Send + Sync>) -> ClientError {

@@ -56,6 +56,12 @@ pub fn now() -> Timestamp {
     Timestamp::now()
 }
 
+/// Returns a name that no other process has, on this machine or elsewhere.
+pub fn identity() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{host}_{}_{:x}", std::process::id(), now().as_microsecond())
+}
+
 /// Returns a point in time to measure from.
 #[expect(clippy::disallowed_methods, reason = "this is the place where the clock is read")]
 pub fn stopwatch() -> Instant {

@@ -1,4 +1,7 @@
 //! `ronde get`: shows objects of any kind, by the columns that the API gives them, once or as they change.
+//!
+//! A word that is no kind is the name of a job, which [`crate::show`] tells about; kinds come first, so that a new job
+//! does not change what a script means.
 
 use std::io;
 
@@ -12,25 +15,38 @@ use crate::{
     args::{GetArgs, GetOutput},
     client::{self, ClientError, encode},
     failure::{Answer, Failure, Outcome},
+    mirror::strip,
     printer::{Printer, Reader},
     resources::{Catalogue, Resource},
+    show,
     table::{Layout, View},
 };
 
-const AS_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+pub const AS_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 const AS_OBJECTS: &str = "application/json";
 
 /// Runs the verb.
 pub fn run(args: &GetArgs, context: &Context) -> Outcome {
     client::runtime()?.block_on(async {
-        let cluster = &args.cluster;
-        let client = client::connect(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
+        let client = client::connect_as(&args.cluster).await?;
         let (kind, name) = match args.kind.split_once('/') {
             Some((kind, name)) => (kind, Some(name)),
             None => (args.kind.as_str(), args.name.as_deref()),
         };
-        let resource = Catalogue::fetch(&client).await?.find_word(kind)?.clone();
-        let query = Query::new(args, name, &client, resource);
+        let catalogue = Catalogue::fetch(&client).await?;
+        let (resource, name) = match catalogue.find_word(kind) {
+            Ok(resource) => (resource, name),
+            // A name alone is that of a job.
+            Err(_) if name.is_none() && !args.all_namespaces && args.selector.is_none() => {
+                let resource = show::find(&client, args, &catalogue).await?;
+                if args.output == GetOutput::Table && !args.watch {
+                    return show::run(&client, args, context).await;
+                }
+                (resource, Some(kind))
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let query = Query::new(args, name, &client, resource.clone());
         Show { client, query, args, printer: context.printer }.run().await
     })
 }
@@ -186,13 +202,8 @@ fn version_of(object: &Value) -> Option<String> {
     [row, own].into_iter().filter_map(Value::as_str).find(|version| !version.is_empty()).map(str::to_owned)
 }
 
-/// Drops the bookkeeping of server-side apply, as kubectl does.
+/// Drops the bookkeeping of server-side apply from an object or a list.
 fn without_managed_fields(mut value: Value) -> Value {
-    let strip = |object: &mut Value| {
-        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-            metadata.remove("managedFields");
-        }
-    };
     strip(&mut value);
     if let Some(Value::Array(items)) = value.get_mut("items") {
         items.iter_mut().for_each(strip);
@@ -205,7 +216,8 @@ fn watch_error(status: &Value) -> ClientError {
     ClientError::Unreachable { source: io::Error::other(message.to_owned()).into() }
 }
 
-fn yaml(value: &Value) -> String {
+/// Writes a document of YAML.
+pub fn yaml(value: &Value) -> String {
     let text = serde_saphyr::to_string(value).expect("a JSON value can be written as YAML");
     format!("---\n{}", text.trim_end())
 }

@@ -18,7 +18,8 @@ use tracing_subscriber::{
 
 use crate::environment::{self, Environment};
 
-const DEFAULT_FILTER: &str = "info";
+/// What goes wrong between a client and the API is said by those who asked, in their words.
+const DEFAULT_FILTER: &str = "info,kube_client=off";
 /// Weeks of a quiet instance, or the last minutes of a very noisy one.
 const LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// `ronde.log.1` to `ronde.log.3`.

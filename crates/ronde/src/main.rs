@@ -6,22 +6,34 @@
 mod apply;
 mod args;
 mod client;
+mod commands;
 mod data_dir;
+mod delete;
 mod down;
 mod environment;
 mod failure;
 mod get;
+mod job;
+mod jobs;
 mod kubeconfig;
+mod list;
 mod lock;
 mod logging;
 mod logs;
 mod manifest;
+mod mirror;
+mod objects;
+mod operator;
 mod printer;
+mod queue;
+mod refusals;
 mod resources;
+mod show;
 mod signals;
 mod status;
 mod table;
 mod up;
+mod wait;
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -66,7 +78,12 @@ fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Down(args) => down::run(&args, context),
         Verb::Status(args) => status::run(&args, context),
         Verb::Apply(args) => apply::run(&args, context),
+        Verb::Delete(args) => delete::run(&args, context),
         Verb::Get(args) => get::run(&args, context),
+        Verb::List(args) => list::run(&args, context),
         Verb::Logs(args) => logs::run(&args, context),
+        Verb::Job(args) => job::run(&args, context),
+        Verb::Queue(args) => queue::run(&args, context),
+        Verb::Operator(args) => operator::run(&args, context),
     }
 }

@@ -1,11 +1,12 @@
 //! Columns for people: capitals in the header, three spaces between, as wide as the widest cell so far.
 //!
-//! Reads the `Table` that the API makes for `kubectl get`, so that every kind is shown by its own columns.
+//! Reads the `Table` that the API makes for `kubectl get`, so that every kind is shown by its own columns; what the API
+//! has no table for is built in the same form.
 
 use std::fmt::Write as _;
 
-use jiff::SignedDuration;
-use serde_json::Value;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
 const GAP: usize = 3;
 
@@ -77,6 +78,28 @@ impl Layout {
     }
 }
 
+/// A row of a table of our own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Row {
+    pub namespace: String,
+    pub cells: Vec<String>,
+}
+
+/// Builds a `Table` of our own, with columns that are always shown and some that are shown if it is wide.
+pub fn build(always: &[&str], if_wide: &[&str], rows: &[Row]) -> Value {
+    let always = always.iter().map(|name| json!({"name": name, "priority": 0}));
+    let if_wide = if_wide.iter().map(|name| json!({"name": name, "priority": 1}));
+    let row = |row: &Row| json!({"cells": row.cells, "object": {"metadata": {"namespace": row.namespace}}});
+    let columns: Vec<Value> = always.chain(if_wide).collect();
+    json!({"columnDefinitions": columns, "rows": rows.iter().map(row).collect::<Vec<_>>()})
+}
+
+/// Lays out a table of our own that is shown once.
+pub fn render(columns: &[&str], rows: Vec<Vec<String>>) -> Vec<String> {
+    let rows: Vec<Row> = rows.into_iter().map(|cells| Row { namespace: String::new(), cells }).collect();
+    Layout::new(View { wide: false, namespace: false }).render(&build(columns, &[], &rows))
+}
+
 fn columns(table: &Value, wide: bool) -> Vec<(usize, String)> {
     let definitions = table["columnDefinitions"].as_array().map_or(&[][..], Vec::as_slice);
     let shown =
@@ -102,6 +125,11 @@ pub fn age(duration: SignedDuration) -> String {
         7_200..172_800 => format!("{}h", seconds / 3_600),
         _ => format!("{}d", seconds / 86_400),
     }
+}
+
+/// Says how long ago something was; nothing if it is not known.
+pub fn age_since(then: Option<Timestamp>, now: Timestamp) -> String {
+    then.map(|then| age(now.duration_since(then))).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -157,6 +185,16 @@ mod tests {
         empty["rows"] = json!([]);
         assert_eq!(layout.render(&empty), [""; 0]);
         assert_eq!(layout.render(&table()).len(), 3);
+    }
+
+    #[test]
+    fn our_own_tables_are_as_those_of_the_api() {
+        let row = Row { namespace: "demo".to_owned(), cells: ["web", "7", "why"].map(str::to_owned).into() };
+        let table = build(&["NAME", "SIZE"], &["MESSAGE"], &[row]);
+        let wide = View { wide: true, namespace: true };
+        let expected = ["NAMESPACE   NAME   SIZE   MESSAGE", "demo        web    7      why"];
+        assert_eq!(Layout::new(wide).render(&table), expected);
+        assert_eq!(render(&["NAME"], vec![vec!["web".to_owned()]]), ["NAME", "web"]);
     }
 
     #[test]

@@ -10,12 +10,14 @@ mod node;
 use std::{
     io, panic,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use fs_err as fs;
 use ronde_apiserver::{OpenError, Options, Server};
+use ronde_control::admission::OwnKinds;
 use ronde_node::start::Prepared;
 use tokio::{runtime::Runtime, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -169,7 +171,7 @@ fn open(runtime: &Runtime, args: &UpArgs, plan: &Plan, node: Option<&Prepared>) 
     let options = Options {
         data_dir: plan.data_dir.path().to_owned(),
         listen: args.listen,
-        admission: Vec::new(),
+        admission: vec![Arc::new(OwnKinds::default())],
         service_network: node.and_then(Prepared::service_network).unwrap_or_default(),
     };
     runtime

@@ -5,11 +5,13 @@ use std::{io, path::Path, sync::Arc, time::Duration};
 use ronde_apiserver::Server;
 use ronde_control::{
     deployment::Deployments,
-    job::{Jobs, orphans::Orphans, ttl::TtlAfterFinished},
+    job::{Jobs, ttl::TtlAfterFinished},
     machine,
+    pods::orphans::Orphans,
     replicaset::ReplicaSets,
     runner::{Clock, Runner},
     statefulset::StatefulSets,
+    vcjob::objects::KeySource,
     volumeclaims::VolumeClaims,
 };
 use ronde_node::{
@@ -167,10 +169,10 @@ pub fn start(
 
 async fn controllers(client: kube::Client, folder: &Path, agent: NodeAgent) -> Result<Runner, kube::Error> {
     let volumes = VolumeClaims { root: folder.join("volumes"), remove: Arc::new(remove_directory) };
-    let options = machine::Options { client, clock: Clock::real(), volumes };
+    let options = machine::Options { client, clock: Clock::real(), volumes, keys: KeySource::real() };
     let mut runner = machine::runner(options).await?;
     runner.add(ReplicaSets).add(Deployments).add(StatefulSets);
-    runner.add(Jobs).add(Orphans).add(TtlAfterFinished).add(agent);
+    runner.add(Jobs).add(Orphans::<k8s_openapi::api::batch::v1::Job>::default()).add(TtlAfterFinished).add(agent);
     Ok(runner)
 }
 

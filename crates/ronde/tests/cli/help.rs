@@ -7,8 +7,13 @@ use crate::sandbox::Sandbox;
 #[test]
 fn every_verb_explains_itself() {
     let sandbox = Sandbox::new();
-    let all = ["--help", "up --help", "down --help", "status --help", "apply --help", "get --help"];
+    let all = ["--help", "up --help", "down --help", "status --help", "apply --help", "get --help", "operator --help"];
     assert_snapshot!("help", all.map(|line| sandbox.transcript(line)).join("\n"));
+    let all = ["delete --help", "list --help", "logs --help", "job --help", "job suspend --help"];
+    assert_snapshot!("help_jobs", all.map(|line| sandbox.transcript(line)).join("\n"));
+    let all = ["queue --help", "queue list --help", "queue get --help", "queue create --help", "queue close --help"];
+    let all = all.into_iter().chain(["queue delete --help"]);
+    assert_snapshot!("help_queues", all.map(|line| sandbox.transcript(line)).collect::<Vec<_>>().join("\n"));
 }
 
 #[test]
@@ -24,6 +29,25 @@ fn arguments_that_make_no_sense_are_refused() {
         "get pods -o xml",
         "get pods web -A",
         "status -o yaml",
+        "delete",
+        "delete pods",
+        "delete pod/web db",
+        "delete pod web -f web.yaml",
+        "list -n a -A",
+        "logs",
+        "logs deploy/web",
+        "logs pod/web --task worker",
+        "logs web -f -p",
+        "job",
+        "job suspend",
+        "job resume mnist --timeout 5",
+        "job restart mnist --timeout=-5s",
+        "queue",
+        "queue create",
+        "queue create gpu --weight 0",
+        "queue create gpu --capability cpu=many",
+        "queue create gpu --dequeue-strategy lifo",
+        "queue close gpu --wait=maybe",
     ];
     assert_snapshot!("usage", all.map(|line| sandbox.transcript(line)).join("\n"));
 }

@@ -5,8 +5,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 mod help;
+mod jobs;
 mod kubeconfig;
 mod lifecycle;
 mod objects;
+mod operator;
+mod queues;
 mod sandbox;
 mod status;

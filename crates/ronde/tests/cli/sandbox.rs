@@ -106,6 +106,7 @@ impl Sandbox {
             (r"\(\d+ files, \d+\.\d MiB\)", "([SIZE])"),
             (r"\(\d+\.\d MiB\)", "([SIZE])"),
             (r"\(\d+s\)", "([AGE])"),
+            (r"(?m)^\d+s +", "[AGE] "),
             (r"(?m) +\d+s( +|$)", "   [AGE] "),
         ] {
             text = Regex::new(pattern).unwrap().replace_all(&text, name).into_owned();
@@ -117,6 +118,18 @@ impl Sandbox {
     pub fn up(&self) {
         let output = self.run("up --detach --listen 127.0.0.1:0");
         assert!(output.status.success(), "{}", self.describe("up", &output));
+    }
+
+    /// Starts an instance that runs jobs: two nodes of two CPUs each, with plain processes for pods, as anywhere.
+    pub fn up_with_nodes(&self) {
+        let output = self.run("up --detach --listen 127.0.0.1:0 --nodes 2 --cpus 2 --memory 1Gi --isolation none");
+        assert!(output.status.success(), "{}", self.describe("up", &output));
+    }
+
+    /// Runs a command until it writes something that is wanted.
+    pub fn until(&self, line: &str, wanted: &str) {
+        let has = || String::from_utf8_lossy(&self.run(line).stdout).contains(wanted).then_some(());
+        wait_until(&format!("`ronde {line}` shows `{wanted}`"), LIMIT, has);
     }
 
     /// Starts an instance in the foreground and waits until it is ready.

@@ -61,6 +61,16 @@ impl Home {
         Self { directory: sandbox.path(""), path, _sandbox: None }
     }
 
+    /// Makes a home on somebody else's server.
+    pub fn borrow(kubeconfig: &Path, namespace: &str, programs: &Path) -> Self {
+        let sandbox = Sandbox::new();
+        let Self { directory, path, .. } = Self::of(&sandbox, programs);
+        let home = Self { directory, path, _sandbox: Some(sandbox) };
+        home.borrow_server(kubeconfig, namespace);
+        home.enter(namespace);
+        home
+    }
+
     /// Makes a home beside others on a server that runs.
     pub fn beside(sandbox: &Sandbox, namespace: &str, programs: &Path) -> Self {
         sandbox.write(&format!("{namespace}/.kube/config"), &sandbox.read(".kube/config"));
@@ -82,7 +92,9 @@ impl Home {
         command.env("PATH", &self.path).env("HOME", &self.directory).env("TMPDIR", &self.directory);
         // The clients are gone before collecting their garbage would pay: a fifth of their time.
         command.env("GOGC", "off");
+        command.env("CRDS", Path::new(env!("CARGO_MANIFEST_DIR")).join("../ronde-api/crds"));
         command.env("CHART", Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/chart"));
+        command.env("EXAMPLES", Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -13,6 +13,7 @@
 mod client;
 mod expectation;
 mod live;
+mod own;
 #[path = "../cli/sandbox.rs"]
 #[expect(dead_code, reason = "the tests of the command use the rest of it")]
 mod sandbox;

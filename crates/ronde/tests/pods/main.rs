@@ -19,11 +19,15 @@ mod restart;
 #[path = "../cli/sandbox.rs"]
 #[expect(dead_code, reason = "the tests of the command use the rest of it")]
 mod sandbox;
+mod scenarios;
 #[path = "../clients/transcript.rs"]
 #[expect(dead_code, reason = "the tests of clients use the rest of it")]
 mod transcript;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use ronde_sim::{is_root, program, skip};
 
@@ -45,7 +49,7 @@ macro_rules! transcripts {
 
         #[test]
         fn every_transcript_is_run() {
-            let mut names = [$(stringify!($name)),+, "nodes"];
+            let mut names = [$(stringify!($name)),+, "nodes", "seed_003_gang"];
             names.sort_unstable();
             assert_eq!(transcript::names_in(&directory().join("transcripts")), names);
         }
@@ -75,6 +79,8 @@ transcripts! {
     probes: ["python3"];
     restarts: [];
     run: [];
+    seed_000_horovod_on_volcano: ["root", "python3", "/usr/sbin/sshd", "ssh", "mpirun"];
+    seed_003_tensorflow: ["tensorflow"];
     service: ["python3"];
     ssh_and_mpi: ["root", "/usr/sbin/sshd", "ssh", "mpirun"];
     stateful_set: ["python3"];
@@ -91,6 +97,15 @@ fn nodes() {
     play(&cluster, "nodes");
 }
 
+#[test]
+fn seed_003_gang() {
+    if Program::find_all(&[]).is_none() {
+        return;
+    }
+    let Some(cluster) = Cluster::start(Sandbox::new(), "--nodes 3 --cpus 2") else { return };
+    play(&cluster, "seed_003_gang");
+}
+
 /// Runs a transcript on the shared machine, or skips it when something is missing.
 fn check(name: &str, needs: &[&str]) {
     if !needs.iter().all(|need| is_there(need)) || Program::find_all(&[]).is_none() {
@@ -105,9 +120,20 @@ fn play(cluster: &Cluster, name: &str) {
     transcript::run(&home, &directory().join(format!("transcripts/{name}.transcript")));
 }
 
+/// Whether the Python that pods will find has TensorFlow.
+fn has_tensorflow() -> bool {
+    let find = "import importlib.util, sys; sys.exit(importlib.util.find_spec('tensorflow') is None)";
+    let found = Command::new("python").args(["-c", find]).status().is_ok_and(|status| status.success());
+    if !found {
+        skip("TensorFlow is not installed (`make e2e-tensorflow` brings it and runs this test)");
+    }
+    found
+}
+
 fn is_there(need: &str) -> bool {
     match need {
         "root" => is_root(),
+        "tensorflow" => has_tensorflow(),
         "helm" => Program::find_all(&[Program::Helm]).is_some(),
         path if path.starts_with('/') => {
             let found = Path::new(path).exists();

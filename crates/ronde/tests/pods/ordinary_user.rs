@@ -1,5 +1,7 @@
 //! The same without root: an ordinary user's machine lives in a user namespace.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use fs_err as fs;
 use ronde_sim::{is_root, program, skip};
 
@@ -25,6 +27,7 @@ fn an_ordinary_user_has_pods_that_find_each_other() {
         skip("the kernel refuses user namespaces to ordinary users");
         return;
     }
+    assert_eq!(said.contains("no link to the machine's network"), !is_link_possible(), "{said}");
     let home = Home::of(&sandbox, &directory().join("bin"));
     let manifest = directory().join("two_pods.yaml");
     home.succeed(&format!("kubectl apply -f {}", manifest.display()));
@@ -38,6 +41,12 @@ fn an_ordinary_user_has_pods_that_find_each_other() {
     assert!(!fs::exists("/usr/of-a-pod").unwrap(), "nothing reaches the machine");
     user.ronde("down --quiet");
     assert_eq!(home.run("pgrep -cf 'http.server 18080$'").stdout, b"0\n", "nothing runs");
+}
+
+/// Whether this machine lets everybody link a network of their own to its own.
+fn is_link_possible() -> bool {
+    let is_open = |path| fs::metadata(path).is_ok_and(|tun| tun.permissions().mode() & 0o006 == 0o006);
+    fs::exists("/usr/bin/slirp4netns").unwrap() && is_open("/dev/net/tun")
 }
 
 /// Runs `ronde` as somebody without rights, in a sandbox that belongs to them.

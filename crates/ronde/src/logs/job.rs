@@ -1,0 +1,260 @@
+//! The logs of a job: those of its pods, one after the other, or all together as they go on.
+//!
+//! With more than one pod in the selection, each line has the name of its pod in front. That follows from the job alone,
+//! so it does not depend on how far the job has come.
+
+use std::collections::BTreeSet;
+
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use kube::{Client, ResourceExt as _};
+use ronde_api::{Job, JobPhase, names};
+
+use super::stream::{self, Wanted};
+use crate::{
+    Context,
+    args::LogsArgs,
+    client::ClientError,
+    failure::{Answer, Blame, Failure, Outcome},
+    jobs::{self, is_controlled_by, is_final, phase},
+    mirror,
+    objects::{self, mirror_one},
+    printer::{Printer, Reader},
+};
+
+/// Why a selection of pods is empty.
+#[derive(Debug, thiserror::Error)]
+pub enum SelectionError {
+    #[error("job `{job}` has no task `{task}`")]
+    Task { job: String, task: String, tasks: Vec<String> },
+    #[error("no pod of the selection in job `{job}` has the index {index}")]
+    Index { job: String, index: u32, last: i32 },
+}
+
+impl Failure for SelectionError {
+    fn blame(&self) -> Blame {
+        Blame::User
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Task { tasks, .. } => format!("its tasks are `{}`", tasks.join("`, `")),
+            Self::Index { last, .. } => format!("indexes go from 0 to {last}"),
+        })
+    }
+}
+
+/// Writes the logs of a job.
+pub async fn run(client: &Client, args: &LogsArgs, job: &Job, context: &Context) -> Outcome {
+    let selected = select(job, args.task.as_deref(), args.index)?;
+    let logs = Logs { client, args, job, width: width(&selected), selected, printer: context.printer };
+    if args.follow { logs.follow().await } else { logs.once().await }
+}
+
+/// Returns the names of the pods that are meant, in the order of the tasks.
+fn select(job: &Job, task: Option<&str>, index: Option<u32>) -> Result<Vec<String>, SelectionError> {
+    let name = job.name_any();
+    let tasks: Vec<_> = job.spec.tasks.iter().filter(|one| task.is_none_or(|task| one.name == task)).collect();
+    if let Some(task) = task.filter(|_| tasks.is_empty()) {
+        let tasks = job.spec.tasks.iter().map(|task| task.name.clone()).collect();
+        return Err(SelectionError::Task { job: name, task: task.to_owned(), tasks });
+    }
+    let is_meant = |number: &i32| index.is_none_or(|index| i64::from(*number) == i64::from(index));
+    let pods: Vec<String> = tasks
+        .iter()
+        .flat_map(|task| (0..task.replicas).filter(is_meant).map(|index| names::pod(&name, &task.name, index)))
+        .collect();
+    match index {
+        Some(index) if pods.is_empty() => {
+            let last = tasks.iter().map(|task| task.replicas - 1).max().unwrap_or(0);
+            Err(SelectionError::Index { job: name, index, last })
+        }
+        _ => Ok(pods),
+    }
+}
+
+fn width(pods: &[String]) -> usize {
+    pods.iter().map(|pod| pod.chars().count()).max().unwrap_or(0)
+}
+
+struct Logs<'a> {
+    client: &'a Client,
+    args: &'a LogsArgs,
+    job: &'a Job,
+    selected: Vec<String>,
+    width: usize,
+    printer: Printer,
+}
+
+impl Logs<'_> {
+    async fn once(&self) -> Outcome {
+        let selector = self.selector();
+        let pods = objects::list::<Pod>(self.client, self.namespace(), &[("labelSelector", &selector)]).await?;
+        let pods = self.meant(pods);
+        if pods.is_empty() {
+            let group = jobs::find_group(self.client, self.job).await?;
+            let why = jobs::reason(self.job, group.as_ref()).map(|why| format!(": {why}")).unwrap_or_default();
+            self.printer.say(format_args!("job `{}` has no pods, it is {}{why}", self.job.name_any(), phase(self.job)));
+        }
+        for pod in &pods {
+            if attempt(pod, self.container_of(pod)).is_none() {
+                self.printer.say(format_args!("pod `{}` has not started yet", pod.name_any()));
+            } else if self.write(pod).await? == Reader::Gone {
+                break;
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    /// Writes until the job has ended and all has been read.
+    async fn follow(&self) -> Outcome {
+        let (namespace, selector) = (self.namespace(), self.selector());
+        let job = mirror_one::<Job>(self.client, namespace, &self.job.name_any()).await?;
+        let pods = objects::mirror::<Pod>(self.client, namespace, &[("labelSelector", &selector)]).await?;
+        let mut mirrors = [job, pods];
+        let mut begun = BTreeSet::new();
+        let mut writing = FuturesUnordered::new();
+        loop {
+            for pod in self.meant(mirrors[1].all()?) {
+                let attempt = attempt(&pod, self.container_of(&pod));
+                if attempt.is_some_and(|attempt| begun.insert((pod.uid(), attempt))) {
+                    writing.push(async move { self.write(&pod).await });
+                }
+            }
+            if writing.is_empty() && is_over(self.job, mirrors[0].one()?.as_ref()) {
+                return Ok(Answer::Done);
+            }
+            tokio::select! {
+                changed = mirror::any_changed(&mut mirrors) => changed?,
+                Some(written) = writing.next() => match written? {
+                    Reader::Gone => return Ok(Answer::Done),
+                    Reader::There => {}
+                },
+            }
+        }
+    }
+
+    fn namespace(&self) -> Option<&str> {
+        self.job.metadata.namespace.as_deref()
+    }
+
+    fn selector(&self) -> String {
+        format!("{}={}", names::JOB_NAME, self.job.name_any())
+    }
+
+    /// Returns those of the pods that are meant, in the order of the tasks.
+    fn meant(&self, mut pods: Vec<Pod>) -> Vec<Pod> {
+        let place = |pod: &Pod| self.selected.iter().position(|name| *name == pod.name_any());
+        pods.retain(|pod| is_controlled_by(&pod.metadata, jobs::uid(self.job)) && place(pod).is_some());
+        pods.sort_by_key(place);
+        pods
+    }
+
+    /// Returns the container that is meant: of several, the first.
+    fn container_of<'a>(&'a self, pod: &'a Pod) -> &'a str {
+        let first = pod.spec.as_ref().and_then(|spec| spec.containers.first()).map(|container| container.name.as_str());
+        self.args.container.as_deref().or(first).unwrap_or_default()
+    }
+
+    async fn write(&self, pod: &Pod) -> Result<Reader, ClientError> {
+        let name = pod.name_any();
+        let mut wanted = Wanted::new(self.args, self.namespace().unwrap_or_default(), &name);
+        wanted.container = Some(self.container_of(pod).to_owned());
+        let log = match stream::open(self.client, &wanted).await {
+            Ok(log) => log,
+            // It ended, or began anew, between two looks: there is nothing to read.
+            Err(ClientError::Refused { message, .. }) => {
+                self.printer.say(format_args!("pod `{name}`: {message}"));
+                return Ok(Reader::There);
+            }
+            Err(error) => return Err(error),
+        };
+        if self.selected.len() == 1 {
+            return stream::copy(log, self.printer).await;
+        }
+        stream::copy_lines(log, &format!("{name:<width$} | ", width = self.width), self.printer).await
+    }
+}
+
+/// Returns how often a container of a pod has started before, if it has started.
+fn attempt(pod: &Pod, container: &str) -> Option<i32> {
+    let status = pod.status.as_ref()?;
+    let all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+    let status: &ContainerStatus = all.into_iter().find(|status| status.name == container)?;
+    let has_started = [status.state.as_ref(), status.last_state.as_ref()]
+        .into_iter()
+        .flatten()
+        .any(|state| state.running.is_some() || state.terminated.is_some());
+    has_started.then_some(status.restart_count)
+}
+
+/// Tells whether a job will say no more.
+fn is_over(job: &Job, now: Option<&Job>) -> bool {
+    let now = now.filter(|now| jobs::uid(now) == jobs::uid(job));
+    now.is_none_or(|now| is_final(phase(now)) || phase(now) == JobPhase::Aborted)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn job(phase: &str) -> Job {
+        let tasks = json!([{"name": "master", "replicas": 1}, {"name": "worker", "replicas": 2}]);
+        let metadata = json!({"name": "lm", "uid": "u1"});
+        let status = json!({"state": {"phase": phase}});
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"tasks": tasks}, "status": status})).unwrap()
+    }
+
+    fn check(name: &str, task: Option<&str>, index: Option<u32>, expected: Result<&str, &str>) {
+        let selected = select(&job("Running"), task, index).map(|pods| pods.join(" "));
+        let selected = selected.map_err(|error| format!("{error}; {}", error.hint().unwrap_or_default()));
+        assert_eq!(selected.as_deref().map_err(String::as_str), expected, "{name}");
+    }
+
+    #[test]
+    fn pods_are_selected_by_task_and_index() {
+        check("all", None, None, Ok("lm-master-0 lm-worker-0 lm-worker-1"));
+        check("one task", Some("worker"), None, Ok("lm-worker-0 lm-worker-1"));
+        check("one pod", Some("worker"), Some(1), Ok("lm-worker-1"));
+        check("the first of each task", None, Some(0), Ok("lm-master-0 lm-worker-0"));
+        check("no such task", Some("ps"), None, Err("job `lm` has no task `ps`; its tasks are `master`, `worker`"));
+        check(
+            "no such index",
+            Some("worker"),
+            Some(2),
+            Err("no pod of the selection in job `lm` has the index 2; indexes go from 0 to 1"),
+        );
+    }
+
+    #[test]
+    fn an_attempt_of_a_container_is_counted_once_it_has_started() {
+        let pod = |state: Value, last: Value| -> Pod {
+            let status = json!({"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 2,
+                "state": state, "lastState": last});
+            serde_json::from_value(json!({"metadata": {}, "status": {"containerStatuses": [status]}})).unwrap()
+        };
+        let waiting = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        let ended = json!({"terminated": {"exitCode": 1}});
+        assert_eq!(attempt(&pod(json!({"running": {}}), json!({})), "c"), Some(2));
+        assert_eq!(attempt(&pod(ended.clone(), json!({})), "c"), Some(2));
+        assert_eq!(attempt(&pod(waiting.clone(), ended), "c"), Some(2));
+        assert_eq!(attempt(&pod(waiting, json!({})), "c"), None);
+        assert_eq!(attempt(&pod(json!({"running": {}}), json!({})), "other"), None);
+        assert_eq!(attempt(&Pod::default(), "c"), None);
+    }
+
+    #[test]
+    fn a_job_that_ended_or_went_says_no_more() {
+        let is_over = |now: Option<Job>| is_over(&job("Running"), now.as_ref());
+        assert!(!is_over(Some(job("Running"))));
+        assert!(!is_over(Some(job("Restarting"))));
+        assert!(is_over(Some(job("Completed"))));
+        assert!(is_over(Some(job("Aborted"))));
+        assert!(is_over(None));
+        let mut other = job("Running");
+        other.metadata.uid = Some("u2".to_owned());
+        assert!(is_over(Some(other)));
+    }
+}

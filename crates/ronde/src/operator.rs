@@ -1,0 +1,103 @@
+//! `ronde operator`: batch work on a cluster that is there already.
+//!
+//! Runs in the foreground until Ctrl-C, outside of the cluster with a kubeconfig or inside of it with the pod's own
+//! account. Several may run: one works, the others wait for it to go.
+
+use http::StatusCode;
+use ronde_control::{
+    operator::{self, News, OperatorError, Options},
+    runner::Clock,
+    scheduling::Scheduler,
+    vcjob::objects::KeySource,
+};
+use tokio::runtime::Runtime;
+
+use crate::{
+    Context,
+    args::OperatorArgs,
+    client::{self, ClientError},
+    environment,
+    failure::{Answer, Blame, Failure, Outcome},
+    logging,
+    printer::Printer,
+    signals,
+};
+
+/// Why the operator ended.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("cannot find out whether another operator is at work")]
+    Lease { source: ClientError },
+    #[error("cannot install the kinds of batch work")]
+    Install { source: ClientError },
+    #[error("another operator has taken over")]
+    Lost,
+}
+
+impl From<OperatorError> for Ended {
+    fn from(error: OperatorError) -> Self {
+        match error {
+            OperatorError::Lease { source } => Self::Lease { source: client::explain(*source) },
+            OperatorError::Install { source } => Self::Install { source: client::explain(*source) },
+            OperatorError::Lost => Self::Lost,
+        }
+    }
+}
+
+impl Failure for Ended {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Lease { source } | Self::Install { source } => source.blame(),
+            Self::Lost => Blame::Environment,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let (Self::Lease { source } | Self::Install { source }) = self else { return None };
+        match source {
+            ClientError::Refused { code: StatusCode::FORBIDDEN, .. } => {
+                Some("the operator needs the rights of an administrator of the cluster".to_owned())
+            }
+            other => other.hint(),
+        }
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: &OperatorArgs, context: &Context) -> Outcome {
+    let wrap = |source| ClientError::Runtime { source };
+    logging::start(&context.environment, None).map_err(wrap)?;
+    let runtime = Runtime::new().map_err(wrap)?;
+    let printer = context.printer;
+    let ended = runtime.block_on(async {
+        let stop = signals::stop_token(false, printer).map_err(wrap)?;
+        let cluster = &args.cluster;
+        let client = client::connect_from_anywhere(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
+        let options = Options {
+            client,
+            clock: Clock::real(),
+            keys: KeySource::real(),
+            scheduler: scheduler(args),
+            identity: environment::identity(),
+        };
+        let names = args.scheduler_names.join("`, `");
+        operator::run(options, stop, |news| say(printer, &names, &news)).await.map_err(Ended::from)?;
+        Ok::<_, Box<dyn Failure>>(())
+    });
+    ended.map(|()| Answer::Done)
+}
+
+fn scheduler(args: &OperatorArgs) -> Scheduler {
+    Scheduler {
+        schedulers: args.scheduler_names.iter().cloned().collect(),
+        tier_labels: args.topology_labels.clone(),
+        ..Scheduler::for_cluster()
+    }
+}
+
+fn say(printer: Printer, names: &str, news: &News<'_>) {
+    match news {
+        News::Waits { holder } => printer.say(format_args!("waits: `{holder}` is at work")),
+        News::Works => printer.say(format_args!("is at work; places the pods of the schedulers `{names}`")),
+    }
+}

@@ -1,0 +1,305 @@
+//! `ronde get JOB`: all that a person wants to know of one job: its phase and why, its tasks, its pods, what happened.
+//!
+//! Only reads. Pods are shown by the columns that the API gives them.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    Resource as _,
+    api::core::v1::{Event, Pod},
+};
+use kube::{Client, ResourceExt as _};
+use ronde_api::{Job, JobStatus, PodGroup, PodPhase, TaskSpec, names};
+use serde_json::Value;
+
+use crate::{
+    Context,
+    args::GetArgs,
+    client::{self, encode},
+    environment,
+    failure::{Answer, Failure, Outcome},
+    get::AS_TABLE,
+    jobs::{self, MissingError},
+    objects,
+    resources::{Catalogue, Resource},
+    table::{self, Layout, View, age_since},
+};
+
+/// More events than a person reads at once.
+const EVENTS_MAX: usize = 10;
+
+/// The reason under which events of jobs repeat those of their groups.
+const POD_GROUP_PENDING: &str = "PodGroupPending";
+
+/// Looks for the job that a word which is no kind may mean; returns the kind of jobs.
+pub async fn find<'a>(
+    client: &Client,
+    args: &GetArgs,
+    catalogue: &'a Catalogue,
+) -> Result<&'a Resource, Box<dyn Failure>> {
+    let namespace = namespace(client, args);
+    let missing = || MissingError::KindOrJob { namespace: namespace.to_owned(), name: args.kind.clone() };
+    let resource = catalogue.find_kind(Job::API_VERSION, Job::KIND).map_err(|_| missing())?;
+    let found = objects::find::<Job>(client, Some(namespace), &args.kind).await?;
+    if found.is_some() { Ok(resource) } else { Err(missing().into()) }
+}
+
+/// Shows the job.
+pub async fn run(client: &Client, args: &GetArgs, context: &Context) -> Outcome {
+    let namespace = namespace(client, args);
+    let job = jobs::fetch(client, namespace, &args.kind).await?;
+    let group = jobs::find_group(client, &job).await?;
+    let pods = fetch_pods(client, namespace, &job).await?;
+    let events = fetch_events(client, namespace, &job, group.as_ref(), &pods).await?;
+    let now = environment::now();
+    let parts = [summary(&job, group.as_ref(), now), tasks(&job), lay_out(&pods), happened(events, now)];
+    let parts: Vec<String> = parts.iter().filter(|part| !part.is_empty()).map(|part| part.join("\n")).collect();
+    context.printer.data(parts.join("\n\n"));
+    Ok(Answer::Done)
+}
+
+fn namespace<'a>(client: &'a Client, args: &'a GetArgs) -> &'a str {
+    args.namespace.as_deref().unwrap_or(client.default_namespace())
+}
+
+/// Returns the API's own table of the pods of a job.
+async fn fetch_pods(client: &Client, namespace: &str, job: &Job) -> Result<Value, Box<dyn Failure>> {
+    let selector = encode(&format!("{}={}", names::JOB_NAME, job.name_any()));
+    let path = format!("{}?labelSelector={selector}", objects::path::<Pod>(Some(namespace), None));
+    let mut table = client::send(client, client::get(&path, AS_TABLE), Vec::new()).await?.json()?;
+    if let Some(rows) = table["rows"].as_array_mut() {
+        // Pods of an earlier job of the same name may be there still.
+        rows.retain(|row| is_of(row, jobs::uid(job)));
+    }
+    Ok(table)
+}
+
+fn is_of(row: &Value, uid: &str) -> bool {
+    let owners = row["object"]["metadata"]["ownerReferences"].as_array();
+    owners.is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == uid))
+}
+
+/// Returns what happened to the job and its group, and what went wrong with its pods, the oldest first.
+async fn fetch_events(
+    client: &Client,
+    namespace: &str,
+    job: &Job,
+    group: Option<&PodGroup>,
+    pods: &Value,
+) -> Result<Vec<Event>, Box<dyn Failure>> {
+    let group = group.and_then(|group| group.metadata.uid.as_deref());
+    let mut events = Vec::new();
+    for uid in [jobs::uid(job)].into_iter().chain(group) {
+        let selector = format!("involvedObject.uid={uid}");
+        events.extend(objects::list::<Event>(client, Some(namespace), &[("fieldSelector", &selector)]).await?);
+    }
+    // The group says it itself, in fewer words.
+    events.retain(|event| group.is_none() || event.reason.as_deref() != Some(POD_GROUP_PENDING));
+    let rows = pods["rows"].as_array().map_or(&[][..], Vec::as_slice);
+    let uids: BTreeSet<&str> = rows.iter().filter_map(|row| row["object"]["metadata"]["uid"].as_str()).collect();
+    if !uids.is_empty() {
+        let selectors = [("fieldSelector", "involvedObject.kind=Pod,type=Warning")];
+        let warnings = objects::list::<Event>(client, Some(namespace), &selectors).await?;
+        let is_ours = |event: &Event| event.involved_object.uid.as_deref().is_some_and(|uid| uids.contains(uid));
+        events.extend(warnings.into_iter().filter(is_ours));
+    }
+    events.sort_by_key(|event| (last_seen(event), version(event), event.name_any()));
+    Ok(events)
+}
+
+fn last_seen(event: &Event) -> Option<Timestamp> {
+    let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref()).map(|time| time.0);
+    let last = event.last_timestamp.as_ref().map(|time| time.0);
+    series.or(last).or(event.event_time.as_ref().map(|time| time.0)).or(event.creation_timestamp().map(|time| time.0))
+}
+
+/// Tells which of two events of the same second was the first.
+fn version(event: &Event) -> Option<u64> {
+    event.resource_version().and_then(|version| version.parse().ok())
+}
+
+fn summary(job: &Job, group: Option<&PodGroup>, now: Timestamp) -> Vec<String> {
+    let status = job.status.clone().unwrap_or_default();
+    let since = status.state.last_transition_time.as_ref().map(|time| time.0);
+    let phase = jobs::phase(job);
+    let phase = since.map_or(phase.to_string(), |since| format!("{phase} for {}", age_since(Some(since), now)));
+    let mut lines = vec![
+        field("job", &job.name_any()),
+        field("status", &phase),
+        field("queue", jobs::queue(&job.spec.queue)),
+        field("pods", &pods(job, &status)),
+        field("age", &age_since(job.creation_timestamp().map(|time| time.0), now)),
+    ];
+    lines.extend((status.retry_count > 0).then(|| field("restarts", &retries(job, &status))));
+    lines.extend(jobs::reason(job, group).map(|reason| field("message", &reason)));
+    lines
+}
+
+fn field(name: &str, value: &str) -> String {
+    format!("{name:<10}{value}")
+}
+
+fn pods(job: &Job, status: &JobStatus) -> String {
+    let counts = [
+        (status.running, "running"),
+        (status.pending, "pending"),
+        (status.succeeded, "succeeded"),
+        (status.failed, "failed"),
+        (status.terminating, "terminating"),
+        (status.unknown, "unknown"),
+    ];
+    let counts: Vec<String> =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    let counts = if counts.is_empty() { "none yet".to_owned() } else { counts.join(", ") };
+    format!("{counts}; {} wanted, at least {}", job.spec.total_replicas(), job.spec.min_available)
+}
+
+fn retries(job: &Job, status: &JobStatus) -> String {
+    match job.spec.max_retry {
+        0 => status.retry_count.to_string(),
+        most => format!("{} of {most}", status.retry_count),
+    }
+}
+
+fn tasks(job: &Job) -> Vec<String> {
+    let counts = job.status.as_ref().map(|status| status.task_status_count.clone()).unwrap_or_default();
+    let row = |task: &TaskSpec| {
+        let count = |phase| counts.get(&task.name).and_then(|task| task.phase.get(&phase)).copied().unwrap_or(0);
+        let numbers = [
+            task.replicas,
+            task.min_available(),
+            count(PodPhase::Pending),
+            count(PodPhase::Running),
+            count(PodPhase::Succeeded),
+            count(PodPhase::Failed),
+        ];
+        [task.name.clone()].into_iter().chain(numbers.map(|number| number.to_string())).collect()
+    };
+    let columns = ["TASK", "REPLICAS", "MINAVAILABLE", "PENDING", "RUNNING", "SUCCEEDED", "FAILED"];
+    table::render(&columns, job.spec.tasks.iter().map(row).collect())
+}
+
+/// Lays out the table of pods, with the column of nodes, which the API keeps for wide ones.
+fn lay_out(pods: &Value) -> Vec<String> {
+    let mut pods = pods.clone();
+    for column in pods["columnDefinitions"].as_array_mut().into_iter().flatten() {
+        if column["name"] == "Node" {
+            column["priority"] = 0.into();
+        }
+        if column["name"] == "Name" {
+            column["name"] = "Pod".into();
+        }
+    }
+    Layout::new(View { wide: false, namespace: false }).render(&pods)
+}
+
+fn happened(mut events: Vec<Event>, now: Timestamp) -> Vec<String> {
+    let events = events.split_off(events.len().saturating_sub(EVENTS_MAX));
+    let row = |event: &Event| {
+        let reason = event.reason.clone().unwrap_or_default();
+        let message = event.message.clone().unwrap_or_default();
+        vec![age_since(last_seen(event), now), object(event), reason, message]
+    };
+    table::render(&["LAST SEEN", "OBJECT", "REASON", "MESSAGE"], events.iter().map(row).collect())
+}
+
+/// Names a pod; there is only one job and one group.
+fn object(event: &Event) -> String {
+    let object = &event.involved_object;
+    let kind = object.kind.as_deref().unwrap_or_default().to_lowercase();
+    match &object.name {
+        Some(name) if kind == "pod" => format!("pod/{name}"),
+        _ => kind,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: &str = "2026-01-01T00:05:00Z";
+
+    fn job(status: Value) -> Job {
+        let task = |name: &str, replicas: i32| json!({"name": name, "replicas": replicas});
+        let spec = json!({"minAvailable": 3, "maxRetry": 3, "tasks": [task("master", 1), task("worker", 2)]});
+        let metadata = json!({"name": "mnist", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z"});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
+    }
+
+    fn check(name: &str, lines: Vec<String>, expected: &[&str]) {
+        assert_eq!(lines, expected, "{name}");
+    }
+
+    #[test]
+    fn a_job_is_summed_up() {
+        let now = NOW.parse().unwrap();
+        check(
+            "a new job",
+            summary(&job(json!(null)), None, now),
+            &[
+                "job       mnist",
+                "status    Pending",
+                "queue     default",
+                "pods      none yet; 3 wanted, at least 3",
+                "age       5m",
+                "message   no controller has looked at it yet",
+            ],
+        );
+        let state = json!({"phase": "Running", "lastTransitionTime": "2026-01-01T00:04:50Z"});
+        let status = json!({"state": state, "running": 2, "failed": 1, "retryCount": 1});
+        check(
+            "a job that runs",
+            summary(&job(status), None, now),
+            &[
+                "job       mnist",
+                "status    Running for 10s",
+                "queue     default",
+                "pods      2 running, 1 failed; 3 wanted, at least 3",
+                "age       5m",
+                "restarts  1 of 3",
+            ],
+        );
+    }
+
+    #[test]
+    fn tasks_are_counted() {
+        let counts = json!({"worker": {"phase": {"Running": 1, "Failed": 1}}});
+        check(
+            "by phase",
+            tasks(&job(json!({"taskStatusCount": counts}))),
+            &[
+                "TASK     REPLICAS   MINAVAILABLE   PENDING   RUNNING   SUCCEEDED   FAILED",
+                "master   1          1              0         0         0           0",
+                "worker   2          2              0         1         0           1",
+            ],
+        );
+    }
+
+    #[test]
+    fn the_last_events_are_shown() {
+        let event = |second: usize, kind: &str| -> Event {
+            let seen = format!("2026-01-01T00:04:{second:02}Z");
+            let object = json!({"kind": kind, "name": "mnist-0"});
+            serde_json::from_value(json!({"metadata": {}, "involvedObject": object, "reason": "R", "message": "m",
+                "lastTimestamp": seen}))
+            .unwrap()
+        };
+        let events: Vec<Event> =
+            (0..12).map(|second| event(second, if second == 11 { "Pod" } else { "Job" })).collect();
+        let lines = happened(events, NOW.parse().unwrap());
+        assert_eq!(lines.len(), 1 + EVENTS_MAX);
+        assert_eq!(lines[1], "58s         job           R        m");
+        assert_eq!(lines[10], "49s         pod/mnist-0   R        m");
+    }
+
+    #[test]
+    fn pods_are_shown_with_their_nodes() {
+        let column = |name: &str, priority: i32| json!({"name": name, "priority": priority});
+        let rows = json!([{"cells": ["mnist-0", "1.2.3.4", "n1"]}]);
+        let table = json!({"columnDefinitions": [column("Name", 0), column("IP", 1), column("Node", 1)], "rows": rows});
+        check("the API's table", lay_out(&table), &["POD       NODE", "mnist-0   n1"]);
+    }
+}

@@ -1,0 +1,86 @@
+//! Waits for a state of objects, within a limit, and says what is missing when it takes longer than a moment.
+
+use std::time::Duration;
+
+use tokio::time::{self, Instant};
+
+use crate::{
+    Context,
+    args::WaitArgs,
+    failure::{Blame, Failure},
+    mirror::{self, Mirror},
+    printer::Printer,
+};
+
+/// What takes less needs no words.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// How far something has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    Done,
+    /// Not yet, and this is why.
+    Waits(String),
+}
+
+/// It took too long.
+#[derive(Debug, thiserror::Error)]
+#[error("gave up waiting after {limit}: {waits}")]
+pub struct TooLong {
+    limit: ronde_api::Duration,
+    waits: String,
+}
+
+impl Failure for TooLong {
+    fn blame(&self) -> Blame {
+        Blame::Environment
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("what was asked for goes on; `--timeout TIME` waits longer, `--wait=false` not at all".to_owned())
+    }
+}
+
+/// Looks at the mirrors, and again each time they change, until it is done.
+///
+/// # Errors
+/// If `look` fails, the API cannot be reached, or the time is over.
+pub async fn until(
+    mirrors: &mut [Mirror],
+    args: WaitArgs,
+    context: &Context,
+    look: impl Fn(&[Mirror]) -> Result<Progress, Box<dyn Failure>>,
+) -> Result<(), Box<dyn Failure>> {
+    let mut narrator = Narrator { printer: context.printer, said: String::new() };
+    let mut tick = time::interval_at(Instant::now() + MOMENT, MOMENT);
+    let over = time::sleep(args.timeout.to_std());
+    tokio::pin!(over);
+    loop {
+        let waits = match look(mirrors)? {
+            Progress::Done => return Ok(()),
+            Progress::Waits(waits) => waits,
+        };
+        tokio::select! {
+            // In this order, so that what is in the way has been said before it is given up.
+            biased;
+            changed = mirror::any_changed(mirrors) => changed?,
+            _ = tick.tick() => narrator.tell(&waits),
+            () = &mut over => return Err(TooLong { limit: args.timeout, waits }.into()),
+        }
+    }
+}
+
+/// Says the same thing once.
+struct Narrator {
+    printer: Printer,
+    said: String,
+}
+
+impl Narrator {
+    fn tell(&mut self, waits: &str) {
+        if self.said != waits {
+            self.printer.say(format_args!("waiting: {waits}"));
+            waits.clone_into(&mut self.said);
+        }
+    }
+}

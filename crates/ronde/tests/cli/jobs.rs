@@ -1,0 +1,184 @@
+//! Jobs as their users see them: listed, shown, read, told what to do, deleted.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+};
+
+use insta::assert_snapshot;
+
+use crate::sandbox::Sandbox;
+
+/// A job of one master and two workers, each with so many CPUs and this script.
+fn job(name: &str, cpus: u32, script: &str) -> String {
+    format!(
+        "apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {{name: {name}}}
+spec:
+  schedulerName: volcano
+  tasks:
+  - name: master
+    replicas: 1
+    template: &pod
+      spec:
+        restartPolicy: Never
+        terminationGracePeriodSeconds: 0
+        containers:
+        - name: main
+          image: none
+          command: [sh, -c, '{script}']
+          resources: {{requests: {{cpu: {cpus}}}}}
+  - {{name: worker, replicas: 2, template: *pod}}
+"
+    )
+}
+
+const ENDLESS: &str = "echo ready; while :; do sleep 1; done";
+
+/// A sandbox with jobs, on nodes of this machine.
+struct Jobs(Sandbox);
+
+impl Jobs {
+    fn start() -> Self {
+        let sandbox = Sandbox::new();
+        sandbox.up_with_nodes();
+        Self(sandbox)
+    }
+
+    fn apply(&self, name: &str, cpus: u32, script: &str) {
+        let file = self.0.write(&format!("{name}.yaml"), &job(name, cpus, script));
+        let output = self.0.run(&format!("apply -f {}", file.display()));
+        assert!(output.status.success(), "{}", self.0.describe("apply", &output));
+    }
+
+    /// Returns what a user sees, with neutral names of nodes and without events, which come as they come. What waits is
+    /// to be quiet, because a slow machine would have it say so.
+    fn transcripts(&self, lines: &[&str]) -> String {
+        let nodes = String::from_utf8(self.0.run("get nodes -o name").stdout).unwrap();
+        let first = nodes.lines().next().unwrap().trim_start_matches("node/").trim_end_matches("-0").to_owned();
+        let transcript = |line: &&str| {
+            let text = self.0.transcript(line).replace(&format!("{first}-"), "node-");
+            text.split("\n\nLAST SEEN").next().unwrap().to_owned()
+        };
+        lines.iter().map(transcript).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[test]
+fn jobs_are_listed_shown_read_and_deleted() {
+    let jobs = Jobs::start();
+    jobs.apply("lm", 1, ENDLESS);
+    jobs.0.until("list", "lm     Running   3              3");
+    jobs.apply("big", 3, ENDLESS);
+    jobs.0.until("list -o wide", "0 of 2 nodes fit");
+    jobs.0.until("get big", "pods      3 pending");
+    let seen = jobs.transcripts(&["list", "list -o wide", "list -A", "list -o name", "list --queue other"]);
+    assert_snapshot!("jobs_list", seen);
+    let seen = jobs.transcripts(&["get lm", "get big", "get lm -o wide", "get vcjob lm", "get lm -o name", "get none"]);
+    assert_snapshot!("jobs_get", seen);
+    let events = String::from_utf8(jobs.0.run("get big").stdout).unwrap();
+    let events = events.split_once("\n\nLAST SEEN   OBJECT").unwrap().1;
+    assert!(events.contains("podgroup"), "{events}");
+    assert!(events.contains("needs 3 pods × 3 cpu; 0 of 2 nodes fit"), "{events}");
+    jobs.0.until("logs lm", "lm-worker-1 | ready");
+    let seen = jobs.transcripts(&[
+        "logs lm",
+        "logs lm --task worker",
+        "logs lm --task worker --index 1",
+        "logs vcjob/lm --index 0 --tail 1",
+        "logs lm-master-0",
+        "logs big --task master",
+        "logs lm --task ps",
+        "logs lm --index 2",
+        "logs none",
+        "logs vcjob/none",
+    ]);
+    assert_snapshot!("jobs_logs", seen);
+    let seen = jobs.transcripts(&[
+        "delete vcjob big none -q",
+        "delete vcjob/big --ignore-not-found",
+        "delete -f lm.yaml -f big.yaml -q",
+        "delete unicorn lm",
+        "list",
+    ]);
+    assert_snapshot!("jobs_delete", seen);
+}
+
+#[test]
+fn jobs_are_suspended_resumed_and_restarted() {
+    let jobs = Jobs::start();
+    jobs.apply("lm", 1, ENDLESS);
+    jobs.apply("done", 0, "true");
+    jobs.0.until("list", "lm     Running");
+    jobs.0.until("list", "done   Completed");
+    let seen = jobs.transcripts(&[
+        "job suspend lm -q",
+        "job suspend lm",
+        "job restart lm",
+        "list",
+        "job resume lm -q",
+        "job resume lm",
+        "job restart lm -q",
+        "job suspend done",
+        "job resume none",
+        "job suspend lm --wait=false",
+    ]);
+    assert_snapshot!("jobs_orders", seen);
+    jobs.0.until("list", "lm     Aborted");
+}
+
+#[test]
+fn the_log_of_a_job_is_followed_to_its_end() {
+    let jobs = Jobs::start();
+    jobs.apply("lm", 1, "echo one; sleep 0.2; printf two");
+    let output = jobs.0.run("logs lm -f");
+    assert!(output.status.success(), "{}", jobs.0.describe("logs lm -f", &output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let of = |pod: &str| text.lines().filter(|line| line.starts_with(pod)).collect::<Vec<_>>();
+    assert_eq!(of("lm-worker-1"), ["lm-worker-1 | one", "lm-worker-1 | two"]);
+    assert_eq!(text.lines().count(), 6, "{text}");
+}
+
+#[test]
+fn a_watched_list_shows_jobs_come_and_go() {
+    let jobs = Jobs::start();
+    jobs.apply("lm", 3, ENDLESS);
+    jobs.0.until("list -o wide", "0 of 2 nodes fit");
+    let mut watch = jobs.0.start("list --watch");
+    let mut lines = BufReader::new(watch.stdout()).lines().map(Result::unwrap);
+    let cells = |line: String| line.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
+    assert_eq!(cells(lines.next().unwrap()), "NAME STATUS MINAVAILABLE RUNNINGS");
+    assert_eq!(cells(lines.next().unwrap()), "lm Pending 3 0");
+    assert!(jobs.0.run("job suspend lm").status.success());
+    assert_eq!(
+        cells(lines.find(|line| !line.contains("Abort") || line.contains("Aborted")).unwrap()),
+        "lm Aborted 3 0"
+    );
+    assert!(jobs.0.run("delete vcjob lm").status.success());
+    assert_eq!(cells(lines.next().unwrap()), "lm Deleted 3 0");
+}
+
+#[test]
+fn a_cluster_without_jobs_or_controllers_says_so() {
+    let sandbox = Sandbox::new();
+    sandbox.up();
+    let lines = ["list", "job suspend lm", "queue list", "get lm", "logs lm"];
+    let without_kinds = lines.map(|line| sandbox.transcript(line)).join("\n");
+    let kinds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ronde-api/crds");
+    assert!(sandbox.run(&format!("apply -f {}", kinds.display())).status.success());
+    sandbox.write("lm.yaml", &job("lm", 1, ENDLESS));
+    sandbox.until("get crds", "jobs.batch.volcano.sh");
+    let lines = [
+        "queue create root",
+        "queue create default",
+        "apply -f lm.yaml",
+        "list -o wide",
+        "get lm",
+        "logs lm",
+        "job suspend lm --timeout 1500ms",
+        "queue close default --timeout 1ms",
+    ];
+    let without_controllers = lines.map(|line| sandbox.transcript(line)).join("\n");
+    assert_snapshot!("jobs_without_cluster", format!("{without_kinds}\n{without_controllers}"));
+}
