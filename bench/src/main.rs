@@ -4,7 +4,9 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result; the rest is progress")]
 
 mod apiserver;
+mod collective;
 mod node;
+mod scheduler;
 
 use std::path::PathBuf;
 
@@ -31,11 +33,25 @@ enum What {
         #[arg(long, default_value_t = 3)]
         rounds: usize,
     },
-    /// The node: starts, ends, memory, exec and logs of pods.
+    /// Allreduce among processes of this machine, beside Open MPI.
+    Collective(collective::Options),
+    /// One rank of the above.
+    #[command(hide = true)]
+    CollectiveRank(collective::RankArgs),
+    /// The node beside kubelet with containerd: starts, ends, memory, exec and logs of pods.
     Node {
         /// The ronde program to measure.
         #[arg(long)]
         ronde: PathBuf,
+        /// The script that starts the real control plane with a node.
+        #[arg(long)]
+        kubelet: PathBuf,
+    },
+    /// The scheduler's decision alone, for growing clusters.
+    Scheduler {
+        /// Rounds of each size; the median counts.
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
     },
 }
 
@@ -43,6 +59,9 @@ enum What {
 async fn main() -> anyhow::Result<()> {
     match Args::parse().what {
         What::Apiserver { ronde, kubernetes, rounds } => apiserver::run(&ronde, &kubernetes, rounds).await,
-        What::Node { ronde } => node::run(&ronde).await,
+        What::Collective(options) => collective::run(&options),
+        What::CollectiveRank(args) => collective::run_rank(&args),
+        What::Node { ronde, kubelet } => node::run(&ronde, &kubelet).await,
+        What::Scheduler { rounds } => scheduler::run(rounds),
     }
 }

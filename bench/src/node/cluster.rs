@@ -1,4 +1,4 @@
-//! Starts and stops the instance that is measured.
+//! Starts and stops the clusters that are measured.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,30 +14,37 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
 
+use super::usage::Usage;
+
+/// The daemons of the real control plane, as its script calls them.
+const CONTROL_PLANE: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+
+/// A running cluster with one node. Either kind keeps its kubeconfig at the same place in its folder.
 pub struct Cluster {
-    pub program: PathBuf,
-    /// The daemon.
-    pub pid: u32,
+    running: Running,
     folder: TempDir,
 }
 
+enum Running {
+    Ronde { program: PathBuf },
+    Kubernetes { script: PathBuf },
+}
+
 impl Cluster {
-    pub async fn start(program: &Path) -> anyhow::Result<Self> {
-        let (program, folder) = (program.canonicalize()?, tempfile::tempdir()?);
-        let mut cluster = Self { program, pid: 0, folder };
-        let up = cluster.ronde(&["up", "--detach", "--listen", "127.0.0.1:0"]).stderr(Stdio::inherit()).status();
+    pub async fn ronde(program: &Path) -> anyhow::Result<Self> {
+        let cluster =
+            Self { running: Running::Ronde { program: program.canonicalize()? }, folder: tempfile::tempdir()? };
+        let up = cluster.command(&["up", "--detach", "--listen", "127.0.0.1:0"]).stderr(Stdio::inherit()).status();
         anyhow::ensure!(up.await?.success(), "ronde up failed");
-        let status = cluster.ronde(&["status", "-o", "json"]).output().await?;
-        let status: Value = serde_json::from_slice(&status.stdout)?;
-        cluster.pid = status["pid"].as_u64().context("no process")?.try_into()?;
         Ok(cluster)
     }
 
-    fn ronde(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(words).env("KUBECONFIG", self.folder.path().join("kubeconfig"));
-        command.env("RONDE_DATA_DIR", self.folder.path().join("data"));
-        command
+    /// The script says what it does, and cleans up after itself when it fails.
+    pub async fn kubernetes(script: &Path) -> anyhow::Result<Self> {
+        let cluster = Self { running: Running::Kubernetes { script: script.to_owned() }, folder: tempfile::tempdir()? };
+        let up = cluster.command(&["up"]).status().await?;
+        anyhow::ensure!(up.success(), "{} up failed", script.display());
+        Ok(cluster)
     }
 
     pub async fn client(&self) -> anyhow::Result<Client> {
@@ -46,9 +53,50 @@ impl Cluster {
         Ok(Client::try_from(config)?)
     }
 
+    pub async fn usage(&self) -> anyhow::Result<Usage> {
+        match &self.running {
+            Running::Ronde { program } => {
+                let status = self.command(&["status", "-o", "json"]).output().await?;
+                let status: Value = serde_json::from_slice(&status.stdout)?;
+                Ok(Usage::ronde(program, status["pid"].as_u64().context("no process")?.try_into()?))
+            }
+            Running::Kubernetes { .. } => {
+                let control_plane: anyhow::Result<Vec<u32>> = CONTROL_PLANE.iter().map(|name| self.pid(name)).collect();
+                Usage::kubernetes(control_plane?, self.pid("node")?)
+            }
+        }
+    }
+
     pub async fn stop(self) -> anyhow::Result<()> {
-        let down = self.ronde(&["--quiet", "down", "--delete-data"]).status().await?;
-        anyhow::ensure!(down.success(), "ronde down failed");
+        let mut down = match &self.running {
+            Running::Ronde { .. } => self.command(&["--quiet", "down", "--delete-data"]),
+            Running::Kubernetes { .. } => self.command(&["down"]),
+        };
+        anyhow::ensure!(down.status().await?.success(), "the cluster cannot be taken down");
         Ok(())
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let folder = self.folder.path();
+        match &self.running {
+            Running::Ronde { program } => {
+                let mut command = Command::new(program);
+                command.args(words).env("KUBECONFIG", folder.join("kubeconfig"));
+                command.env("RONDE_DATA_DIR", folder.join("data"));
+                command
+            }
+            Running::Kubernetes { script } => {
+                let mut command = Command::new(script);
+                command.args(words).arg(folder);
+                command
+            }
+        }
+    }
+
+    /// Returns the process that the script started under this name.
+    fn pid(&self, name: &str) -> anyhow::Result<u32> {
+        let file = self.folder.path().join(format!("{name}.pid"));
+        let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        Ok(text.trim().parse()?)
     }
 }

@@ -1,4 +1,4 @@
-//! What our own processes take: those that run the measured program, not what pods run.
+//! What a cluster's own processes take: its daemons, and those it adds for each pod; not what pods run.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,42 +11,96 @@ use anyhow::Context as _;
 const REST: Duration = Duration::from_secs(15);
 /// Ticks that the kernel counts in a second, on every machine that matters.
 const TICKS_PER_SECOND: f64 = 100.0;
+/// One per pod.
+const SHIM: &str = "containerd-shim-runc-v2";
+/// What the image of sandboxes runs, one per pod.
+const PAUSE: &str = "busybox-pause";
 
-pub struct Usage {
-    program: PathBuf,
-    daemon: u32,
+pub enum Usage {
+    /// Everything that runs the program; all but the daemon are there for pods.
+    Ronde { program: PathBuf, daemon: u32 },
+    /// Daemons by their ids, and a node whose processes share a namespace.
+    Kubernetes { control_plane: Vec<u32>, namespace: PathBuf },
+}
+
+/// The processes of a cluster at some moment.
+struct Processes {
+    daemons: Vec<u32>,
+    of_pods: Vec<u32>,
 }
 
 impl Usage {
-    pub fn new(program: &Path, daemon: u32) -> Self {
-        Self { program: program.to_owned(), daemon }
+    pub fn ronde(program: &Path, daemon: u32) -> Self {
+        Self::Ronde { program: program.to_owned(), daemon }
     }
 
-    /// The memory of supervisors and first processes of containers; shared pages are counted once.
-    pub fn megabytes(&self) -> anyhow::Result<f64> {
-        let pids = self.processes()?.into_iter().filter(|pid| *pid != self.daemon);
-        let kilobytes: f64 = pids.filter_map(proportional_kilobytes).sum();
-        Ok(kilobytes / 1024.0)
+    /// `node` is the process that made the namespace, and stands outside of it.
+    pub fn kubernetes(control_plane: Vec<u32>, node: u32) -> anyhow::Result<Self> {
+        let namespace = std::fs::read_link(format!("/proc/{node}/ns/pid_for_children")).context("no node")?;
+        Ok(Self::Kubernetes { control_plane, namespace })
     }
 
-    /// The share of one core that the daemon and all others take while nothing happens.
+    /// The memory of the processes there for pods; shared pages are counted once.
+    pub fn pods_mb(&self) -> anyhow::Result<f64> {
+        Ok(megabytes(&self.processes()?.of_pods))
+    }
+
+    pub fn daemons_mb(&self) -> anyhow::Result<f64> {
+        Ok(megabytes(&self.processes()?.daemons))
+    }
+
+    /// The share of one core that all of them take while nothing happens.
     pub async fn percent_at_rest(&self) -> anyhow::Result<f64> {
         tokio::time::sleep(Duration::from_secs(2)).await;
         let before = self.ticks()?;
         tokio::time::sleep(REST).await;
-        Ok((self.ticks()? - before) / TICKS_PER_SECOND / REST.as_secs_f64() * 100.0)
+        // One tick is the least that can be seen.
+        let ticks = (self.ticks()? - before).max(1.0);
+        Ok(ticks / TICKS_PER_SECOND / REST.as_secs_f64() * 100.0)
     }
 
     fn ticks(&self) -> anyhow::Result<f64> {
-        Ok(self.processes()?.into_iter().filter_map(ticks_of).sum())
+        let Processes { daemons, of_pods } = self.processes()?;
+        Ok(daemons.into_iter().chain(of_pods).filter_map(ticks_of).sum())
     }
 
-    fn processes(&self) -> anyhow::Result<Vec<u32>> {
-        let names = std::fs::read_dir("/proc").context("no /proc")?.filter_map(|entry| Some(entry.ok()?.file_name()));
-        let pids = names.filter_map(|name| name.to_str()?.parse().ok());
-        let is_ours = |pid: &u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == self.program);
-        Ok(pids.filter(is_ours).collect())
+    fn processes(&self) -> anyhow::Result<Processes> {
+        let all = all_pids()?.into_iter();
+        Ok(match self {
+            Self::Ronde { program, daemon } => {
+                let of_pods = all.filter(|pid| pid != daemon && link(*pid, "exe").as_ref() == Some(program));
+                Processes { daemons: vec![*daemon], of_pods: of_pods.collect() }
+            }
+            Self::Kubernetes { control_plane, namespace } => {
+                let (inside, outside): (Vec<u32>, Vec<u32>) =
+                    all.partition(|pid| link(*pid, "ns/pid").as_ref() == Some(namespace));
+                let (shims, daemons): (Vec<u32>, Vec<u32>) =
+                    inside.into_iter().partition(|pid| link(*pid, "exe").is_some_and(|exe| exe.ends_with(SHIM)));
+                let is_pause = |pid: &u32| {
+                    link(*pid, "exe").is_some_and(|exe| exe.ends_with(PAUSE))
+                        && parent_of(*pid).is_some_and(|parent| shims.contains(&parent))
+                };
+                let pauses: Vec<u32> = outside.into_iter().filter(is_pause).collect();
+                Processes {
+                    daemons: control_plane.iter().copied().chain(daemons).collect(),
+                    of_pods: shims.into_iter().chain(pauses).collect(),
+                }
+            }
+        })
     }
+}
+
+fn all_pids() -> anyhow::Result<Vec<u32>> {
+    let names = std::fs::read_dir("/proc").context("no /proc")?.filter_map(|entry| Some(entry.ok()?.file_name()));
+    Ok(names.filter_map(|name| name.to_str()?.parse().ok()).collect())
+}
+
+fn link(pid: u32, name: &str) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/{name}")).ok()
+}
+
+fn megabytes(pids: &[u32]) -> f64 {
+    pids.iter().filter_map(|pid| proportional_kilobytes(*pid)).sum::<f64>() / 1024.0
 }
 
 fn proportional_kilobytes(pid: u32) -> Option<f64> {
@@ -54,8 +108,16 @@ fn proportional_kilobytes(pid: u32) -> Option<f64> {
     sizes.lines().find_map(|line| line.strip_prefix("Pss:"))?.split_whitespace().next()?.parse().ok()
 }
 
+fn parent_of(pid: u32) -> Option<u32> {
+    stat_field(pid, 1)
+}
+
 fn ticks_of(pid: u32) -> Option<f64> {
+    Some(stat_field::<f64>(pid, 11)? + stat_field::<f64>(pid, 12)?)
+}
+
+/// Returns a field of the kernel's line about a process, counted from behind its name.
+fn stat_field<T: std::str::FromStr>(pid: u32, place: usize) -> Option<T> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
-    Some(fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?)
+    stat.rsplit(')').next()?.split_whitespace().nth(place)?.parse().ok()
 }
