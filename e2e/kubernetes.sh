@@ -10,37 +10,17 @@
 # controllers in it, so that nothing but the test writes objects. Every process is stopped by its recorded id.
 set -euo pipefail
 
-readonly READY_SECONDS=60
-readonly STOP_SECONDS=20
 readonly SERVICE_RANGE=10.96.0.0/16
 readonly SERVICE_IP=10.96.0.1
 readonly CONTROLLERS=${RONDE_CONTROLLERS:-garbage-collector-controller,namespace-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,persistentvolumeclaim-protection-controller,persistentvolume-protection-controller}
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly HERE
-
-say() { printf 'kubernetes: %s\n' "$*" >&2; }
-
-die() {
-    say "$*"
-    exit 1
-}
+# shellcheck source=e2e/processes.sh
+source "$HERE/processes.sh"
 
 usage() {
     sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
     exit 2
-}
-
-# Prints a loopback port that nothing listens on, below the range of outgoing connections.
-free_port() {
-    local port attempt
-    for ((attempt = 0; attempt < 100; attempt++)); do
-        port=$((20000 + RANDOM % 12000))
-        if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-            printf '%s\n' "$port"
-            return
-        fi
-    done
-    die "found no free port"
 }
 
 make_certificates() {
@@ -49,17 +29,18 @@ make_certificates() {
     [[ -f $pki/server.crt ]] && return
     openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj /CN=ronde-test-ca \
         -keyout "$pki/ca.key" -out "$pki/ca.crt" 2>/dev/null
+    # The server shows the same certificate to the kubelet, as a client.
     openssl req -newkey rsa:2048 -nodes -subj /CN=kube-apiserver \
         -keyout "$pki/server.key" -out "$pki/server.csr" 2>/dev/null
     openssl x509 -req -in "$pki/server.csr" -CA "$pki/ca.crt" -CAkey "$pki/ca.key" -CAcreateserial \
         -days 3650 -out "$pki/server.crt" 2>/dev/null -extfile <(
             printf 'subjectAltName=IP:127.0.0.1,IP:%s,DNS:localhost,DNS:kubernetes.default.svc\n' "$SERVICE_IP"
-            printf 'extendedKeyUsage=serverAuth\n'
+            printf 'extendedKeyUsage=serverAuth,clientAuth\n'
         )
     openssl genrsa -out "$pki/serviceaccount.key" 2048 2>/dev/null
 }
 
-# write_kubeconfig FILE DIR PORT TOKEN
+# write_kubeconfig FILE DIR PORT USER
 write_kubeconfig() {
     cat >"$1" <<YAML
 apiVersion: v1
@@ -70,41 +51,15 @@ clusters:
     server: https://127.0.0.1:$3
     certificate-authority-data: $(base64 -w0 <"$2/pki/ca.crt")
 users:
-- name: admin
+- name: $4
   user:
-    token: $4
+    token: $(token_of "$2" "$4")
 contexts:
 - name: real
-  context: {cluster: real, user: admin}
+  context: {cluster: real, user: "$4"}
 current-context: real
 YAML
     chmod 600 "$1"
-}
-
-# start DIR NAME PROGRAM ARGUMENT...: in the background, in its own session.
-start() {
-    local dir=$1 name=$2
-    shift 2
-    setsid nohup "$@" >"$dir/$name.log" 2>&1 </dev/null &
-    printf '%s\n' "$!" >"$dir/$name.pid"
-}
-
-is_running() {
-    local pid
-    [[ -f $1 ]] && pid=$(<"$1") && kill -0 "$pid" 2>/dev/null
-}
-
-# wait_until DIR NAME COMMAND...: repeats the command until it succeeds.
-wait_until() {
-    local dir=$1 name=$2 deadline=$((SECONDS + READY_SECONDS))
-    shift 2
-    until "$@" >/dev/null 2>&1; do
-        is_running "$dir/$name.pid" || die "$name stopped; the last lines of $dir/$name.log:
-$(tail -5 "$dir/$name.log")"
-        ((SECONDS < deadline)) || die "$name is not ready after $READY_SECONDS s; see $dir/$name.log"
-        sleep 0.1
-    done
-    say "$name is ready"
 }
 
 get() { curl --silent --fail --max-time 5 "$@"; }
@@ -129,7 +84,8 @@ start_apiserver() {
         --service-account-issuer https://kubernetes.default.svc \
         --service-account-key-file "$dir/pki/serviceaccount.key" \
         --service-account-signing-key-file "$dir/pki/serviceaccount.key" \
-        --kubelet-preferred-address-types InternalIP
+        --kubelet-preferred-address-types InternalIP \
+        --kubelet-client-certificate "$dir/pki/server.crt" --kubelet-client-key "$dir/pki/server.key"
     wait_until "$dir" kube-apiserver get --cacert "$dir/pki/ca.crt" -H "Authorization: Bearer $token" \
         "https://127.0.0.1:$port/readyz"
 }
@@ -147,16 +103,23 @@ start_controllers() {
 
 random_token() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
 
-# Tokens stay the same when the server is started again.
+# Tokens stay the same when the server is started again. The node is that of kubelet.sh.
 make_tokens() (
     [[ -f $1 ]] && return
     umask 077
-    printf '%s,admin,admin,"system:masters"\n' "$(random_token)" >"$1"
-    printf '%s,system:kube-controller-manager,controllers,"system:masters"\n' "$(random_token)" >>"$1"
+    {
+        printf '%s,admin,admin,"system:masters"\n' "$(random_token)"
+        printf '%s,system:kube-controller-manager,controllers,"system:masters"\n' "$(random_token)"
+        printf '%s,system:kube-scheduler,scheduler,"system:masters"\n' "$(random_token)"
+        printf '%s,system:node:real,node,"system:nodes"\n' "$(random_token)"
+    } >"$1"
 )
 
+# token_of DIR USER
+token_of() { sed -n "s/,$2,.*//p" "$1/tokens.csv"; }
+
 up() {
-    local dir=$1 port=${2:-} admin controllers etcd
+    local dir=$1 port=${2:-} etcd
     is_running "$dir/kube-apiserver.pid" && {
         say "already running in $dir"
         return
@@ -168,30 +131,14 @@ up() {
     port=${port:-$(free_port)}
     etcd=$(free_port)
     make_tokens "$dir/tokens.csv"
-    admin=$(sed -n 's/,admin,.*//p' "$dir/tokens.csv")
-    controllers=$(sed -n 's/,system:kube-controller-manager,.*//p' "$dir/tokens.csv")
-    write_kubeconfig "$dir/kubeconfig" "$dir" "$port" "$admin"
-    write_kubeconfig "$dir/controllers.kubeconfig" "$dir" "$port" "$controllers"
+    write_kubeconfig "$dir/kubeconfig" "$dir" "$port" admin
+    write_kubeconfig "$dir/controllers.kubeconfig" "$dir" "$port" system:kube-controller-manager
+    write_kubeconfig "$dir/scheduler.kubeconfig" "$dir" "$port" system:kube-scheduler
+    write_kubeconfig "$dir/node.kubeconfig" "$dir" "$port" system:node:real
     start_etcd "$dir" "$etcd" "$(free_port)"
-    start_apiserver "$dir" "$port" "$etcd" "$admin"
+    start_apiserver "$dir" "$port" "$etcd" "$(token_of "$dir" admin)"
     [[ $CONTROLLERS == none ]] || start_controllers "$dir" "$(free_port)"
     say "up: KUBECONFIG=$dir/kubeconfig"
-}
-
-stop() {
-    local dir=$1 name=$2 pid deadline=$((SECONDS + STOP_SECONDS))
-    [[ -f $dir/$name.pid ]] || return 0
-    pid=$(<"$dir/$name.pid")
-    # An id that another program has by now is left alone.
-    if [[ $(cat "/proc/$pid/comm" 2>/dev/null) == "${name:0:15}" ]]; then
-        kill "$pid" 2>/dev/null || true
-        while kill -0 "$pid" 2>/dev/null; do
-            ((SECONDS < deadline)) || kill -KILL "$pid" 2>/dev/null || true
-            sleep 0.1
-        done
-        say "$name stopped"
-    fi
-    rm -f "$dir/$name.pid"
 }
 
 down() {

@@ -3,6 +3,7 @@
 #
 #   peers.sh build NAME...   builds what is missing
 #   peers.sh path NAME       prints the path of one program, builds it when missing
+#   peers.sh has NAME...     succeeds when nothing of it needs to be built
 #   peers.sh list            prints the names
 #
 # All of them come as source from the Go module proxy.
@@ -31,7 +32,7 @@ die() {
 }
 
 usage() {
-    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -184,6 +185,13 @@ main() {
         [[ $# == 2 ]] || usage
         check_name "$2"
         print_path "$2"
+        ;;
+    has)
+        shift
+        for name in "$@"; do
+            check_name "$name"
+            [[ -x $BIN/$name ]] || find_installed "$name" >/dev/null || exit 1
+        done
         ;;
     list) printf '%s\n' "${NAMES[@]}" ;;
     *) usage ;;
