@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 # Seconds of chaos.
 SOAK_SECONDS ?= 300
 
-.PHONY: help preflight build demo check lint test e2e-tools conformance bench-apiserver bench-node soak fuzz generate clean
+.PHONY: help preflight build demo check lint test e2e e2e-tools e2e-tensorflow conformance bench-apiserver bench-collective bench-node bench-scheduler soak fuzz wheel test-python generate clean
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -45,6 +45,15 @@ e2e-tools: ## Build kubectl and helm for the tests, into a cache outside the che
 	e2e/peers.sh path kubectl
 	e2e/peers.sh path helm
 
+e2e: build ## Jobs, policies, queues and gangs on a real control plane with simulated nodes, run by ronde operator
+	cargo test $(LOCKED) -p ronde --test pods --no-run
+	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$PATH" e2e/scenarios.sh "$$(tools/target-dir.sh)/debug/ronde" \
+	cargo test $(LOCKED) -p ronde --test pods scenarios -- --test-threads 1
+
+e2e-tensorflow: build ## TensorFlow's parameter server as a Volcano job; brings TensorFlow into a cache outside the checkout
+	python="$$(e2e/tensorflow.sh)"; \
+	PATH="$$python/bin:$$PATH" cargo test $(LOCKED) -p ronde --test pods seed_003 -- --nocapture
+
 conformance: build ## Compare our answers with those of a real kube-apiserver
 	@tools/conformance.sh
 
@@ -53,10 +62,19 @@ bench-apiserver: preflight ## Measure the API server beside kube-apiserver with 
 	@release="$$(tools/target-dir.sh)/release"; \
 	"$$release/ronde-bench" apiserver --ronde "$$release/ronde" --kubernetes e2e/kubernetes.sh
 
-bench-node: preflight ## Measure pods: start, end, memory, exec, logs
+bench-collective: preflight ## Measure allreduce on this machine beside Open MPI
+	cargo build $(LOCKED) --release -p ronde-bench
+	@release="$$(tools/target-dir.sh)/release"; \
+	"$$release/ronde-bench" collective
+
+bench-node: preflight ## Measure pods beside kubelet with containerd, as ratios (that needs root)
 	cargo build $(LOCKED) --release -p ronde -p ronde-bench
 	@release="$$(tools/target-dir.sh)/release"; \
-	"$$release/ronde-bench" node --ronde "$$release/ronde"
+	"$$release/ronde-bench" node --ronde "$$release/ronde" --kubelet e2e/kubelet.sh
+
+bench-scheduler: preflight ## Measure the scheduler's decisions alone, for growing clusters
+	cargo build $(LOCKED) --release -p ronde-bench
+	@"$$(tools/target-dir.sh)/release/ronde-bench" scheduler
 
 soak: preflight ## Kill everything again and again for SOAK_SECONDS, from a new seed
 	RONDE_CHAOS_SECONDS=$(SOAK_SECONDS) RONDE_CHAOS_SEED=$${RONDE_CHAOS_SEED:-$$RANDOM} \
@@ -65,8 +83,15 @@ soak: preflight ## Kill everything again and again for SOAK_SECONDS, from a new 
 fuzz: preflight ## Fuzz the decoders for FUZZ_SECONDS each
 	@tools/fuzz.sh "$(FUZZ_SECONDS)"
 
+wheel: preflight ## Build the Python wheels, ronde and horovod, into python/dist
+	@tools/python.sh wheel
+
+test-python: preflight ## Build the wheels, install them aside and test them with rings of processes
+	@tools/python.sh test
+
 generate: preflight ## Write again what is generated and committed
 	cargo run $(LOCKED) -p ronde-e2e -- differences
+	cargo run $(LOCKED) -p ronde-api --example crds
 
 clean: ## Delete what was built here
 	cargo clean

@@ -12,7 +12,7 @@ for script in "${scripts[@]}"; do
     }
 done
 if command -v shellcheck >/dev/null; then
-    shellcheck "${scripts[@]}"
+    shellcheck --external-sources "${scripts[@]}"
 else
     printf 'shell scripts: parsed only; shellcheck is not installed\n'
 fi
