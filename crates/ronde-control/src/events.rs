@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::runner::Clock;
+use crate::runner::{Clock, in_time};
 
 /// One event takes about 1 ms to write; a second of backlog.
 const BACKLOG_MAX: usize = 1000;
@@ -158,10 +158,14 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub async fn run(mut self, stop: CancellationToken) {
-        while let Some(Some(record)) = stop.run_until_cancelled(self.receiver.recv()).await {
+    pub async fn run(self, stop: CancellationToken) {
+        stop.run_until_cancelled_owned(self.write_all()).await;
+    }
+
+    async fn write_all(mut self) {
+        while let Some(record) = self.receiver.recv().await {
             let Some(write) = self.memory.write(record) else { continue };
-            if let Err(error) = self.write(&write).await {
+            if let Err(error) = in_time(self.write(&write)).await {
                 tracing::debug!(%error, reason = write.story.reason, "an event is not written");
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! The holder renews it; the others watch it and take it when it has not moved for its whole duration. What counts is
 //! when a change was seen here, so that clocks of different machines need not agree. A holder that cannot renew in time
-//! stops before anybody else may begin.
+//! has lost it before anybody else may take it. A machine that is its own cluster takes the lease for good.
 
 use std::time::Duration;
 
@@ -11,14 +11,16 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
 use kube::{Api, Client, ResourceExt as _, api::PostParams, core::ObjectMeta};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::runner::Clock;
 
 /// How long a lease is good without a renewal.
 const DURATION: Duration = Duration::from_secs(15);
-/// How long the holder may fail to renew before it stops: well before the others begin.
+/// How long the holder may fail to renew before it has lost: well before the others begin.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// How long a lease is good that is never renewed: 68 years.
+const FOR_GOOD_SECONDS: i32 = i32::MAX;
 /// How often it is renewed or tried.
 const PACE: Duration = Duration::from_secs(2);
 
@@ -29,8 +31,20 @@ pub struct Election {
     name: String,
     /// Tells this process from all others.
     identity: String,
+    duration_seconds: i32,
     /// The last change of the lease, and when it was seen.
     seen: Option<(LeaseSpec, Instant)>,
+    /// When the request was sent that took or renewed the lease last: others count from later on.
+    renewed: Instant,
+}
+
+/// Whose a lease is after it was tried to take it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Ours,
+    Anothers,
+    /// It changed meanwhile, perhaps by an earlier request of our own.
+    Unknown,
 }
 
 /// What to do about a lease.
@@ -46,43 +60,61 @@ enum Move {
 impl Election {
     pub fn new(client: Client, clock: Clock, lease: (&str, &str), identity: String) -> Self {
         let (namespace, name) = lease;
-        Self { leases: Api::namespaced(client, namespace), clock, name: name.to_owned(), identity, seen: None }
+        let duration_seconds = i32::try_from(DURATION.as_secs()).unwrap_or(FOR_GOOD_SECONDS);
+        let (leases, renewed) = (Api::namespaced(client, namespace), Instant::now());
+        Self { leases, clock, name: name.to_owned(), identity, duration_seconds, seen: None, renewed }
     }
 
-    /// Waits until the lease is ours; tells `waits` who has it, whenever that is another one.
+    /// Takes the lease for good: it need not be kept.
+    #[must_use]
+    pub fn for_good(self) -> Self {
+        Self { duration_seconds: FOR_GOOD_SECONDS, ..self }
+    }
+
+    /// Waits until the lease is ours; asks `waits_for` whenever another one has it. Returns whether it is ours.
     ///
     /// # Errors
     /// If the server refuses the first question. Later it is asked again.
-    pub async fn win(&mut self, waits: impl Fn(&str)) -> Result<(), kube::Error> {
+    pub async fn win(&mut self, waits_for: impl Fn(&str) -> bool) -> Result<bool, kube::Error> {
         let mut told = None;
-        let mut is_ours = self.try_hold().await?;
-        while !is_ours {
+        let mut standing = self.try_hold().await?;
+        while standing != Standing::Ours {
             let holder = self.holder();
             if told.as_ref() != Some(&holder) {
-                waits(&holder);
+                if !waits_for(&holder) {
+                    return Ok(false);
+                }
                 told = Some(holder);
             }
             sleep(PACE).await;
-            is_ours = self.try_hold().await.unwrap_or_else(|error| {
-                tracing::warn!(%error, lease = self.name, "cannot ask for the lease");
-                false
-            });
+            standing = self.try_soon().await;
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Renews the lease for as long as that goes well; returns when it is lost.
+    /// Renews the lease for as long as that goes well; returns when it is lost, which is noticed in time even if no
+    /// request is answered.
     pub async fn keep(&mut self) {
-        let mut renewed = Instant::now();
-        while renewed.elapsed() < DEADLINE {
-            sleep(PACE).await;
-            match tokio::time::timeout(PACE, self.try_hold()).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
-                Ok(Ok(false)) => return,
-                Ok(Err(error)) => tracing::warn!(%error, lease = self.name, "cannot renew the lease"),
-                Err(_) => tracing::warn!(lease = self.name, "a renewal of the lease takes too long"),
+        loop {
+            let lost_at = self.renewed + DEADLINE;
+            let renewal = async {
+                sleep(PACE).await;
+                self.try_soon().await
+            };
+            if !matches!(timeout_at(lost_at, renewal).await, Ok(Standing::Ours | Standing::Unknown)) {
+                return;
             }
         }
+    }
+
+    /// Takes or renews the lease; a failure is only logged, since another attempt follows.
+    async fn try_soon(&mut self) -> Standing {
+        match timeout(PACE, self.try_hold()).await {
+            Ok(Ok(standing)) => return standing,
+            Ok(Err(error)) => tracing::warn!(%error, lease = self.name, "cannot ask for the lease"),
+            Err(_) => tracing::warn!(lease = self.name, "a question about the lease takes too long"),
+        }
+        Standing::Unknown
     }
 
     /// Gives the lease up, so that the next one need not wait.
@@ -96,8 +128,10 @@ impl Election {
             }
             Ok::<_, kube::Error>(())
         };
-        if let Err(error) = released.await {
-            tracing::debug!(%error, lease = self.name, "cannot give the lease up");
+        match timeout(PACE, released).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, lease = self.name, "cannot give the lease up"),
+            Err(_) => tracing::debug!(lease = self.name, "giving the lease up takes too long"),
         }
     }
 
@@ -106,13 +140,14 @@ impl Election {
         holder.unwrap_or_else(|| "nobody".to_owned())
     }
 
-    /// Takes or renews the lease, if it is free or ours; returns whether it is ours now.
-    async fn try_hold(&mut self) -> Result<bool, kube::Error> {
+    /// Takes or renews the lease, if it is free or ours.
+    async fn try_hold(&mut self) -> Result<Standing, kube::Error> {
+        let asked = Instant::now();
         let found = self.leases.get_opt(&self.name).await?;
         let unchanged = self.unchanged_for(found.as_ref());
         let next = decide(found.as_ref(), &self.identity, unchanged);
         let written = match (next, found) {
-            (Move::Wait, _) => return Ok(false),
+            (Move::Wait, _) => return Ok(Standing::Anothers),
             (_, None) => {
                 let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
                 let lease = Lease { metadata, spec: Some(self.spec(None)) };
@@ -126,10 +161,10 @@ impl Election {
         match written {
             Ok(lease) => {
                 self.unchanged_for(Some(&lease));
-                Ok(true)
+                self.renewed = asked;
+                Ok(Standing::Ours)
             }
-            // Somebody else was faster.
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Standing::Unknown),
             Err(error) => Err(error),
         }
     }
@@ -152,7 +187,7 @@ impl Election {
         let transitions = before.and_then(|before| before.lease_transitions).unwrap_or_default();
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+            lease_duration_seconds: Some(self.duration_seconds),
             acquire_time: own.and_then(|own| own.acquire_time.clone()).or_else(|| Some(now.clone())),
             renew_time: Some(now),
             lease_transitions: Some(if own.is_some() { transitions } else { transitions.saturating_add(1) }),

@@ -10,6 +10,7 @@ use crate::{
     endpoints::EndpointsController,
     install,
     nodelifecycle::NodeLifecycle,
+    operator,
     podgc::PodGc,
     runner::{Clock, Runner},
     scheduling::Scheduler,
@@ -28,11 +29,13 @@ pub struct Options {
     pub keys: KeySource,
 }
 
-/// Adds the controllers of a bare machine to a runner, and makes sure that our kinds and a class for claims are there.
+/// Adds the controllers of a bare machine to a runner, and makes sure that our kinds and a class for claims are there,
+/// and that no operator does the same.
 ///
 /// # Errors
 /// If they cannot be made.
 pub async fn runner(options: Options) -> Result<Runner, kube::Error> {
+    operator::keep_away(&options.client, &options.clock).await?;
     install::ensure(&options.client).await?;
     volumeclaims::ensure_class(&options.client).await?;
     let mut runner = Runner::new(options.client, options.clock);

@@ -1,6 +1,7 @@
 //! Batch work on a cluster that is there already: what `ronde operator` runs, the same as on one machine.
 //!
-//! Installs our kinds, then runs the controllers and the scheduler, one process at a time for the whole cluster.
+//! Installs our kinds, then runs the controllers and the scheduler, one process at a time for the whole cluster. One that
+//! has lost the lease is cut off in the middle of what it does, which every loop survives, before the next one begins.
 
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +16,8 @@ use crate::{
 
 /// Where operators agree on who is at work: namespace and name.
 pub const LEASE: (&str, &str) = ("kube-system", "ronde-operator");
+/// Who has it on a machine that is its own cluster and runs all this by itself, for good.
+pub const MACHINE: &str = "ronde up";
 
 /// How an operator is to run.
 #[derive(Clone)]
@@ -43,6 +46,8 @@ pub enum OperatorError {
     Lease { source: Box<kube::Error> },
     #[error("cannot install our kinds")]
     Install { source: Box<kube::Error> },
+    #[error("`{MACHINE}` does on this cluster what an operator would do")]
+    Machine,
     #[error("another operator has taken over the lease `{}/{}`", LEASE.0, LEASE.1)]
     Lost,
 }
@@ -53,32 +58,52 @@ pub enum OperatorError {
 /// If the API refuses what the operator cannot do without, or the lease is lost.
 pub async fn run(options: Options, stop: CancellationToken, tell: impl Fn(News<'_>)) -> Result<(), OperatorError> {
     let mut election = Election::new(options.client.clone(), options.clock.clone(), LEASE, options.identity.clone());
-    let waits = |holder: &str| tell(News::Waits { holder });
-    let Some(won) = stop.run_until_cancelled(election.win(waits)).await else { return Ok(()) };
-    won.map_err(|source| OperatorError::Lease { source: Box::new(source) })?;
-    let ended = work(options, &mut election, &stop, tell).await;
+    let waits_for = |holder: &str| {
+        let is_operator = holder != MACHINE;
+        if is_operator {
+            tell(News::Waits { holder });
+        }
+        is_operator
+    };
+    let Some(won) = stop.run_until_cancelled(election.win(waits_for)).await else { return Ok(()) };
+    if !won.map_err(|source| OperatorError::Lease { source: Box::new(source) })? {
+        return Err(OperatorError::Machine);
+    }
+    let ended = tokio::select! {
+        ended = work(&options, &stop, tell) => ended,
+        () = election.keep() => Err(OperatorError::Lost),
+    };
     election.release().await;
     ended
 }
 
-async fn work(
-    options: Options,
-    election: &mut Election,
-    stop: &CancellationToken,
-    tell: impl Fn(News<'_>),
-) -> Result<(), OperatorError> {
-    let runner = runner(&options).await.map_err(|source| OperatorError::Install { source: Box::new(source) })?;
+async fn work(options: &Options, stop: &CancellationToken, tell: impl Fn(News<'_>)) -> Result<(), OperatorError> {
+    let Some(runner) = stop.run_until_cancelled(runner(options)).await else { return Ok(()) };
+    let runner = runner.map_err(|source| OperatorError::Install { source: Box::new(source) })?;
     tell(News::Works);
-    let inner = stop.child_token();
-    let mut running = std::pin::pin!(runner.run(inner.clone()));
-    tokio::select! {
-        () = &mut running => Ok(()),
-        () = election.keep() => {
-            inner.cancel();
-            running.await;
-            Err(OperatorError::Lost)
-        }
-    }
+    runner.run(stop.clone()).await;
+    Ok(())
+}
+
+/// Keeps operators away from a machine that runs its controllers itself; waits for one that may still be at work.
+///
+/// # Errors
+/// If the lease cannot be taken.
+pub async fn keep_away(client: &Client, clock: &Clock) -> Result<(), kube::Error> {
+    let waits_for = |holder: &str| {
+        tracing::warn!(holder, "an operator may still be at work here; waiting until it has ended for sure");
+        true
+    };
+    machine(client, clock).win(waits_for).await.map(drop)
+}
+
+/// Lets operators work on a machine that no longer runs the controllers itself.
+pub async fn let_in(client: &Client, clock: &Clock) {
+    machine(client, clock).release().await;
+}
+
+fn machine(client: &Client, clock: &Clock) -> Election {
+    Election::new(client.clone(), clock.clone(), LEASE, MACHINE.to_owned()).for_good()
 }
 
 /// Lists what an operator runs, and makes sure that our kinds are there.

@@ -16,7 +16,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep_until, timeout},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     events::{self, Recorder},
@@ -29,6 +29,8 @@ use crate::{
 const CONCURRENCY: usize = 4;
 /// How long a stop waits for looks that have begun; each is a handful of requests.
 pub(crate) const STOP_GRACE: Duration = Duration::from_secs(5);
+/// How long a few requests may take that belong together.
+const REQUESTS_MAX: Duration = Duration::from_secs(10);
 
 /// A loop over the objects of one kind.
 pub trait Controller: Send + Sync + 'static {
@@ -141,8 +143,10 @@ impl Runner {
     }
 
     /// Runs all of them until `stop`; the first looks come when everything they read has been listed.
+    ///
+    /// Ends a few seconds after `stop` whatever the server does; dropped, it ends everything where it is.
     pub async fn run(self, stop: CancellationToken) {
-        let tracker = TaskTracker::new();
+        let mut tasks = JoinSet::new();
         let (events, written) = events::channel(self.client.clone(), self.clock.clone());
         let mut listeners = Vec::new();
         let mut loops = Vec::new();
@@ -152,7 +156,7 @@ impl Runner {
         }
         let mut started = self.kinds.start(&self.client, listeners);
         for watch in std::mem::take(&mut started.watches) {
-            tracker.spawn(stop.clone().run_until_cancelled_owned(watch));
+            tasks.spawn(stop.clone().run_until_cancelled_owned(watch).map(drop));
         }
         for (name, serve) in loops {
             let ctx = Ctx {
@@ -161,13 +165,17 @@ impl Runner {
                 clock: self.clock.clone(),
                 events: events.of(name),
             };
-            tracker.spawn(serve(ctx, stop.clone()));
+            tasks.spawn(serve(ctx, stop.clone()));
         }
-        tracker.spawn(written.run(stop.clone()));
-        tracker.spawn(stop.run_until_cancelled_owned(started.ready()));
-        tracker.close();
-        tracker.wait().await;
+        tasks.spawn(written.run(stop.clone()));
+        tasks.spawn(stop.run_until_cancelled_owned(started.ready()).map(drop));
+        while tasks.join_next().await.is_some() {}
     }
+}
+
+/// Lets requests take only so long: one that is never answered must not keep everybody else waiting.
+pub(crate) async fn in_time<T>(requests: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
+    timeout(REQUESTS_MAX, requests).await.unwrap_or_else(|elapsed| Err(kube::Error::Service(elapsed.into())))
 }
 
 /// Where the watches leave the marks for a controller or loop; as large as the number of its objects.

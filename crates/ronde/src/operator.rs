@@ -5,7 +5,7 @@
 
 use http::StatusCode;
 use ronde_control::{
-    operator::{self, News, OperatorError, Options},
+    operator::{self, MACHINE, News, OperatorError, Options},
     runner::Clock,
     scheduling::Scheduler,
     vcjob::objects::KeySource,
@@ -30,6 +30,8 @@ enum Ended {
     Lease { source: ClientError },
     #[error("cannot install the kinds of batch work")]
     Install { source: ClientError },
+    #[error("this cluster needs no operator: `{MACHINE}` runs jobs and schedules here")]
+    Machine,
     #[error("another operator has taken over")]
     Lost,
 }
@@ -39,6 +41,7 @@ impl From<OperatorError> for Ended {
         match error {
             OperatorError::Lease { source } => Self::Lease { source: client::explain(*source) },
             OperatorError::Install { source } => Self::Install { source: client::explain(*source) },
+            OperatorError::Machine => Self::Machine,
             OperatorError::Lost => Self::Lost,
         }
     }
@@ -48,12 +51,19 @@ impl Failure for Ended {
     fn blame(&self) -> Blame {
         match self {
             Self::Lease { source } | Self::Install { source } => source.blame(),
+            Self::Machine => Blame::User,
             Self::Lost => Blame::Environment,
         }
     }
 
     fn hint(&self) -> Option<String> {
-        let (Self::Lease { source } | Self::Install { source }) = self else { return None };
+        let source = match self {
+            Self::Lease { source } | Self::Install { source } => source,
+            Self::Machine => {
+                return Some("`ronde up --nodes 0` serves an API that leaves them to an operator".to_owned());
+            }
+            Self::Lost => return None,
+        };
         match source {
             ClientError::Refused { code: StatusCode::FORBIDDEN, .. } => {
                 Some("the operator needs the rights of an administrator of the cluster".to_owned())

@@ -3,7 +3,7 @@
 //! Steps of one kind that follow each other are taken side by side, with a bound. A step that fails is told back, so that
 //! the scheduler plans anew; one that comes too late first brings the newest state into the caches.
 
-use std::{error::Error as _, mem::discriminant, time::Duration};
+use std::{error::Error as _, mem::discriminant};
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -14,7 +14,6 @@ use kube::{
 use ronde_api::PodGroup;
 use ronde_scheduler::{Eviction, GroupId, NodeName, PodId, Step};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::{
     objects::volumes::awaits_node,
@@ -24,14 +23,12 @@ use super::{
 use crate::{
     pods::act::{self, api},
     podstatus,
-    runner::Ctx,
+    runner::{Ctx, in_time},
     watch::Key,
 };
 
 /// How many requests are under way at once: a server with a few processors is busy with these.
 const WRITES_MAX: usize = 32;
-/// How long the few requests of one step or status may take.
-const REQUESTS_MAX: Duration = Duration::from_secs(10);
 /// Says on which node the volume of a claim is to be made.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
@@ -75,11 +72,6 @@ async fn take(ctx: &Ctx, state: &State, step: &Step) -> Outcome {
             Outcome::Failed
         }
     }
-}
-
-/// Lets requests take only so long: one that is never answered must not keep everybody else waiting.
-pub async fn in_time<T>(requests: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
-    timeout(REQUESTS_MAX, requests).await.unwrap_or_else(|elapsed| Err(kube::Error::Service(elapsed.into())))
 }
 
 /// Brings what a step was about into the caches as it is now.

@@ -61,9 +61,9 @@ impl Running {
         Self { task: tokio::spawn(runner.run(stop.clone())), stop }
     }
 
-    /// Ends them without waiting for anything.
+    /// Ends them where they are.
     pub fn kill(self) {
-        self.stop.cancel();
+        self.task.abort();
     }
 
     pub async fn stop(self) {
@@ -99,9 +99,24 @@ impl Cluster {
             removed.lock().push(path.to_owned());
             Ok(())
         };
-        let (router, requests) = (self.server.router(), self.requests.clone());
-        let counted = service_fn(move |request: http::Request<kube::client::Body>| {
+        let requests = self.requests.clone();
+        let counted: Before = Arc::new(move |method, path| {
             requests.fetch_add(1, Ordering::Relaxed);
+            before(method, path)
+        });
+        let options = machine::Options {
+            client: self.client_with(counted),
+            clock: self.clock.clone(),
+            volumes: VolumeClaims { root: PathBuf::from(ROOT), remove: Arc::new(remove) },
+            keys: KeySource::real(),
+        };
+        Ok(Running::start(machine::runner(options).await?))
+    }
+
+    /// Makes a client with something that comes before each of its requests.
+    pub fn client_with(&self, before: Before) -> Client {
+        let router = self.server.router();
+        let service = service_fn(move |request: http::Request<kube::client::Body>| {
             let first = before(request.method(), request.uri().path());
             let router = router.clone();
             async move {
@@ -109,13 +124,7 @@ impl Cluster {
                 router.oneshot(request).await
             }
         });
-        let options = machine::Options {
-            client: Client::new(counted, "default"),
-            clock: self.clock.clone(),
-            volumes: VolumeClaims { root: PathBuf::from(ROOT), remove: Arc::new(remove) },
-            keys: KeySource::real(),
-        };
-        Ok(Running::start(machine::runner(options).await?))
+        Client::new(service, "default")
     }
 
     pub fn api<K: Cached + Resource<Scope = NamespaceResourceScope>>(&self) -> Api<K> {

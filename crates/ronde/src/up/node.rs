@@ -6,7 +6,7 @@ use ronde_apiserver::Server;
 use ronde_control::{
     deployment::Deployments,
     job::{Jobs, ttl::TtlAfterFinished},
-    machine,
+    machine, operator,
     pods::orphans::Orphans,
     replicaset::ReplicaSets,
     runner::{Clock, Runner},
@@ -154,9 +154,12 @@ pub fn start(
     stop: &CancellationToken,
 ) -> Result<Cluster, NodeError> {
     let tasks = TaskTracker::new();
-    let Some(prepared) = prepared else { return Ok(Cluster { started: None, tasks }) };
     let _inside = runtime.enter();
     let client = kube::Client::new(server.router(), "default");
+    let Some(prepared) = prepared else {
+        runtime.block_on(operator::let_in(&client, &Clock::real()));
+        return Ok(Cluster { started: None, tasks });
+    };
     let start = prepared.start(client.clone(), server.endpoint(), &tasks, stop);
     let started = runtime.block_on(start).map_err(|source| NodeError::Start { source })?;
     let Started { names, isolation, missing, door, node, agent } = started;

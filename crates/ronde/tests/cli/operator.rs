@@ -37,6 +37,13 @@ fn one_operator_works_and_the_next_waits_for_it() {
 }
 
 #[test]
+fn an_operator_leaves_a_machine_alone_that_is_its_own_cluster() {
+    let sandbox = Sandbox::new();
+    sandbox.up_with_nodes();
+    assert_snapshot!("operator_beside_up", sandbox.transcript("operator"));
+}
+
+#[test]
 fn an_operator_without_a_cluster_says_what_is_missing() {
     let sandbox = Sandbox::new();
     let nowhere = "operator --kubeconfig nowhere";

@@ -22,8 +22,13 @@ use ronde_api::{PodGroup, PodGroupConditionType as Kind, PodGroupStatus, Queue};
 use ronde_scheduler::GroupId;
 use serde_json::json;
 
-use super::{act::in_time, state::State};
-use crate::{pods::act::api, podstatus, runner::Ctx, watch::Key};
+use super::state::State;
+use crate::{
+    pods::act::api,
+    podstatus,
+    runner::{Ctx, in_time},
+    watch::Key,
+};
 
 /// How many requests are under way at once.
 const WRITES_MAX: usize = 16;
