@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Client, ResourceExt as _};
 use ronde_api::{Job, JobPhase, PodGroup, PodGroupConditionType, PodGroupPhase, names};
@@ -9,6 +10,7 @@ use ronde_api::{Job, JobPhase, PodGroup, PodGroupConditionType, PodGroupPhase, n
 use crate::{
     failure::{Blame, Failure},
     objects,
+    table::age,
 };
 
 /// Something that a user names is not there.
@@ -92,6 +94,12 @@ pub fn is_final(phase: JobPhase) -> bool {
 /// Returns the queue that a job or a group waits in.
 pub fn queue(named: &str) -> &str {
     if named.is_empty() { names::DEFAULT_QUEUE } else { named }
+}
+
+/// Returns how long a job is expected to run, if its owner has said so.
+pub fn estimate(job: &Job) -> Option<String> {
+    let estimate = SignedDuration::from_nanos(job.spec.running_estimate?.nanoseconds());
+    Some(age(estimate))
 }
 
 /// Says in one sentence why a job is where it is: what it waits for, or what brought it there.

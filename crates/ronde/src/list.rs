@@ -24,7 +24,7 @@ use crate::{
 };
 
 const COLUMNS: [&str; 6] = ["NAME", "STATUS", "MINAVAILABLE", "RUNNINGS", "AGE", "QUEUE"];
-const WIDE_COLUMNS: [&str; 1] = ["MESSAGE"];
+const WIDE_COLUMNS: [&str; 2] = ["ESTIMATE", "MESSAGE"];
 /// The status of a job that has gone while it was watched.
 const DELETED: &str = "Deleted";
 
@@ -70,6 +70,7 @@ struct Row {
     running: i32,
     created: Option<Timestamp>,
     queue: String,
+    estimate: String,
     message: String,
     /// As the sentence, only where it is shown: in a watch, rows that look the same are shown once.
     object: Option<Value>,
@@ -85,14 +86,16 @@ impl Row {
             running: status.running,
             created: job.creation_timestamp().map(|time| time.0),
             queue: jobs::queue(&job.spec.queue).to_owned(),
+            estimate: jobs::estimate(job).unwrap_or_else(|| "-".to_owned()),
             message: jobs::reason(job, group).unwrap_or_default(),
             object: None,
         }
     }
 
     fn cells(&self, now: Timestamp) -> Vec<String> {
-        let Self { name, status, min_available, running, created, queue, message, .. } = self.clone();
-        vec![name, status, min_available.to_string(), running.to_string(), age_since(created, now), queue, message]
+        let Self { name, status, min_available, running, created, queue, estimate, message, .. } = self.clone();
+        let (least, running, age) = (min_available.to_string(), running.to_string(), age_since(created, now));
+        vec![name, status, least, running, age, queue, estimate, message]
     }
 }
 
@@ -192,8 +195,9 @@ mod tests {
 
     fn job(name: &str, phase: &str) -> Job {
         let status = json!({"state": {"phase": phase}, "minAvailable": 3, "running": 2});
+        let spec = json!({"queue": "gpu", "runningEstimate": "2h"});
         let metadata = json!({"name": name, "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z"});
-        serde_json::from_value(json!({"metadata": metadata, "spec": {"queue": "gpu"}, "status": status})).unwrap()
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
     }
 
     fn rows(names: &[(&str, &str)]) -> BTreeMap<Key, Row> {
@@ -209,7 +213,7 @@ mod tests {
         let group: PodGroup = serde_json::from_value(group).unwrap();
         let now = "2026-01-01T00:05:00Z".parse().unwrap();
         let cells = Row::of(&job("mnist", "Pending"), Some(&group)).cells(now);
-        assert_eq!(cells, ["mnist", "Pending", "3", "2", "5m", "gpu", "needs 4 CPUs"]);
+        assert_eq!(cells, ["mnist", "Pending", "3", "2", "5m", "gpu", "2h", "needs 4 CPUs"]);
         assert_eq!(cells.len(), COLUMNS.len() + WIDE_COLUMNS.len());
     }
 

@@ -131,6 +131,7 @@ fn summary(job: &Job, group: Option<&PodGroup>, now: Timestamp) -> Vec<String> {
         field("pods", &pods(job, &status)),
         field("age", &age_since(job.creation_timestamp().map(|time| time.0), now)),
     ];
+    lines.extend(jobs::estimate(job).map(|estimate| field("estimate", &format!("runs for about {estimate}"))));
     lines.extend((status.retry_count > 0).then(|| field("restarts", &retries(job, &status))));
     lines.extend(jobs::reason(job, group).map(|reason| field("message", &reason)));
     lines
@@ -262,6 +263,9 @@ mod tests {
                 "restarts  1 of 3",
             ],
         );
+        let mut estimated = job(json!(null));
+        estimated.spec.running_estimate = "150m".parse().ok();
+        assert!(summary(&estimated, None, now).contains(&"estimate  runs for about 2h".to_owned()));
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub struct ListArgs {
     #[arg(short, long)]
     pub watch: bool,
 
-    /// How to write them; `wide` says what waiting jobs wait for.
+    /// How to write them; `wide` says what waiting jobs wait for and how long jobs are expected to run.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: GetOutput,
 }
@@ -188,6 +188,10 @@ pub struct QueueListArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
+    /// Go on showing changes until Ctrl-C.
+    #[arg(short, long)]
+    pub watch: bool,
+
     /// How to write them; `wide` shows their shares.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: GetOutput,
@@ -201,6 +205,10 @@ pub struct QueueGetArgs {
     /// Name of the queue.
     #[arg(value_name = "NAME")]
     pub name: String,
+
+    /// Show its row, and go on showing changes until Ctrl-C.
+    #[arg(short, long)]
+    pub watch: bool,
 
     /// How to write it.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]

@@ -5,66 +5,51 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use kube::ResourceExt as _;
+use kube::{Client, ResourceExt as _};
 use ronde_api::{PodGroup, PodGroupPhase, Queue, QueueSpec, ResourceList};
 use serde_json::{Value, json};
 
 use crate::{
     Context,
     args::{GetOutput, QueueGetArgs, QueueListArgs},
-    client, environment,
+    client::{self, ClientError},
+    environment,
     failure::{Answer, Outcome},
     get, jobs,
+    mirror::{self, Key, Mirror},
     objects::{self, title},
-    printer::Printer,
+    printer::{Printer, Reader},
     table::{self, Layout, View, age_since},
 };
 
 const COLUMNS: [&str; 9] =
     ["NAME", "PARENT", "WEIGHT", "STATE", "INQUEUE", "PENDING", "RUNNING", "UNKNOWN", "COMPLETED"];
+/// The column that says that a queue has gone while it was watched.
+const STATE: usize = 3;
+const DELETED: &str = "Deleted";
 const WIDE_COLUMNS: [&str; 5] = ["RECLAIMABLE", "ALLOCATED", "GUARANTEE", "DESERVED", "CAPABILITY"];
 
 /// Shows all queues.
 pub async fn list(args: &QueueListArgs, context: &Context) -> Outcome {
     let client = client::connect_as(&args.cluster).await?;
-    let mirror = objects::mirror::<Queue>(&client, None, &[]).await?;
-    let queues: Vec<Queue> = mirror.all()?;
-    if queues.is_empty() {
+    let queues = objects::mirror::<Queue>(&client, None, &[]).await?;
+    if queues.objects().is_empty() {
         context.printer.say("no queues");
     }
-    if let GetOutput::Json | GetOutput::Yaml = args.output {
-        let items: Vec<&Value> = mirror.objects().values().collect();
-        show_object(&json!({"apiVersion": "v1", "kind": "List", "items": items}), args.output, context.printer);
-        return Ok(Answer::Done);
-    }
-    let groups = objects::list::<PodGroup>(&client, None, &[]).await?;
-    let lines = match args.output {
-        GetOutput::Name => queues.iter().map(|queue| title::<Queue>(&queue.name_any())).collect(),
-        output => lay_out(&queues, &census(&groups), output == GetOutput::Wide),
-    };
-    if !lines.is_empty() {
-        context.printer.data(lines.join("\n"));
-    }
-    Ok(Answer::Done)
+    Rows::new(args.output, true, context.printer).follow(&client, queues, args.watch).await
 }
 
 /// Shows one queue.
 pub async fn get(args: &QueueGetArgs, context: &Context) -> Outcome {
     let client = client::connect_as(&args.cluster).await?;
     let queue = super::fetch(&client, &args.name).await?;
-    if args.output == GetOutput::Name {
-        context.printer.data(title::<Queue>(&args.name));
-        return Ok(Answer::Done);
-    }
-    if let GetOutput::Json | GetOutput::Yaml = args.output {
-        let mirror = objects::mirror_one::<Queue>(&client, None, &args.name).await?;
-        let object = mirror.objects().values().next().cloned().unwrap_or_default();
-        show_object(&object, args.output, context.printer);
-        return Ok(Answer::Done);
+    if args.watch || !matches!(args.output, GetOutput::Table | GetOutput::Wide) {
+        let own = objects::mirror_one::<Queue>(&client, None, &args.name).await?;
+        return Rows::new(args.output, false, context.printer).follow(&client, own, args.watch).await;
     }
     let groups = objects::list::<PodGroup>(&client, None, &[]).await?;
     let parts = [
-        lay_out(std::slice::from_ref(&queue), &census(&groups), false),
+        lay_out(std::slice::from_ref(&queue), &census(&groups)),
         shares(&queue),
         members(&groups, &args.name, environment::now()),
     ];
@@ -73,12 +58,108 @@ pub async fn get(args: &QueueGetArgs, context: &Context) -> Outcome {
     Ok(Answer::Done)
 }
 
-fn show_object(object: &Value, output: GetOutput, printer: Printer) {
-    if output == GetOutput::Yaml {
-        printer.data(get::yaml(object));
-    } else {
-        printer.data(format_args!("{object:#}"));
+/// Queues one to a row, first all and then those that are other than before.
+struct Rows {
+    output: GetOutput,
+    /// There may be several.
+    is_list: bool,
+    printer: Printer,
+    layout: Layout,
+    shown: BTreeMap<Key, Row>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    cells: Vec<String>,
+    object: Value,
+}
+
+impl Rows {
+    fn new(output: GetOutput, is_list: bool, printer: Printer) -> Self {
+        let layout = Layout::new(View { wide: output == GetOutput::Wide, namespace: false });
+        Self { output, is_list, printer, layout, shown: BTreeMap::new() }
     }
+
+    /// Shows the queues of a mirror; in a watch, until nobody reads any more.
+    async fn follow(mut self, client: &Client, queues: Mirror, watch: bool) -> Outcome {
+        let mut mirrors = vec![queues];
+        if matches!(self.output, GetOutput::Table | GetOutput::Wide) {
+            mirrors.push(objects::mirror::<PodGroup>(client, None, &[]).await?);
+        }
+        let rows = self.rows(&mirrors)?;
+        let mut reader = match self.output {
+            GetOutput::Json | GetOutput::Yaml if self.is_list => {
+                let items: Vec<&Value> = rows.values().map(|row| &row.object).collect();
+                self.show_object(&json!({"apiVersion": "v1", "kind": "List", "items": items}))
+            }
+            _ => self.show(&rows),
+        };
+        self.shown = rows;
+        while watch && reader == Reader::There {
+            mirror::any_changed(&mut mirrors).await?;
+            let rows = self.rows(&mirrors)?;
+            reader = self.show(&changes(&self.shown, &rows));
+            self.shown = rows;
+        }
+        Ok(Answer::Done)
+    }
+
+    fn rows(&self, mirrors: &[Mirror]) -> Result<BTreeMap<Key, Row>, ClientError> {
+        let census = census(&mirrors.get(1).map_or(Ok(Vec::new()), Mirror::all)?);
+        let queues = mirrors[0].all::<Queue>()?;
+        let mut rows = BTreeMap::new();
+        for (queue, (key, object)) in queues.iter().zip(mirrors[0].objects()) {
+            // Where only cells are shown, only they count: most changes of an object are not seen in them.
+            let object = if mirrors.len() > 1 { Value::Null } else { object.clone() };
+            let mut cells = cells(queue, &census);
+            if self.output != GetOutput::Wide {
+                cells.truncate(COLUMNS.len());
+            }
+            rows.insert(key.clone(), Row { cells, object });
+        }
+        Ok(rows)
+    }
+
+    fn show(&mut self, rows: &BTreeMap<Key, Row>) -> Reader {
+        if rows.is_empty() {
+            return Reader::There;
+        }
+        match self.output {
+            GetOutput::Json | GetOutput::Yaml => {
+                rows.values().fold(Reader::There, |_, row| self.show_object(&row.object))
+            }
+            GetOutput::Name => {
+                let titles: Vec<String> = rows.keys().map(|(_, name)| title::<Queue>(name)).collect();
+                self.printer.data(titles.join("\n"))
+            }
+            GetOutput::Table | GetOutput::Wide => {
+                let rows: Vec<table::Row> = rows.values().map(|row| table_row(row.cells.clone())).collect();
+                self.printer.data(self.layout.render(&table::build(&COLUMNS, &WIDE_COLUMNS, &rows)).join("\n"))
+            }
+        }
+    }
+
+    fn show_object(&self, object: &Value) -> Reader {
+        match self.output {
+            GetOutput::Yaml => self.printer.data(get::yaml(object)),
+            _ => self.printer.data(format_args!("{object:#}")),
+        }
+    }
+}
+
+/// Returns the rows that are new or other than before, and those that have gone.
+fn changes(before: &BTreeMap<Key, Row>, now: &BTreeMap<Key, Row>) -> BTreeMap<Key, Row> {
+    let changed = now.iter().filter(|(key, row)| before.get(*key) != Some(*row));
+    let gone = before.iter().filter(|(key, _)| !now.contains_key(*key)).map(|(key, row)| {
+        let mut row = row.clone();
+        DELETED.clone_into(&mut row.cells[STATE]);
+        (key.clone(), row)
+    });
+    changed.map(|(key, row)| (key.clone(), row.clone())).chain(gone).collect()
+}
+
+fn table_row(cells: Vec<String>) -> table::Row {
+    table::Row { namespace: String::new(), cells }
 }
 
 /// How many groups of each queue are in which phase.
@@ -98,10 +179,9 @@ fn phase(group: &PodGroup) -> PodGroupPhase {
     group.phase().unwrap_or(PodGroupPhase::Pending)
 }
 
-fn lay_out(queues: &[Queue], census: &Census, wide: bool) -> Vec<String> {
-    let row = |queue: &Queue| table::Row { namespace: String::new(), cells: cells(queue, census) };
-    let rows: Vec<table::Row> = queues.iter().map(row).collect();
-    Layout::new(View { wide, namespace: false }).render(&table::build(&COLUMNS, &WIDE_COLUMNS, &rows))
+fn lay_out(queues: &[Queue], census: &Census) -> Vec<String> {
+    let rows: Vec<table::Row> = queues.iter().map(|queue| table_row(cells(queue, census))).collect();
+    Layout::new(View { wide: false, namespace: false }).render(&table::build(&COLUMNS, &WIDE_COLUMNS, &rows))
 }
 
 fn cells(queue: &Queue, census: &Census) -> Vec<String> {
@@ -215,14 +295,14 @@ mod tests {
         let census = census(&groups());
         check(
             "a row",
-            lay_out(&[queue()], &census, false),
+            lay_out(&[queue()], &census),
             &[
                 "NAME   PARENT   WEIGHT   STATE     INQUEUE   PENDING   RUNNING   UNKNOWN   COMPLETED",
                 "gpu    root     2        Closing   0         1         1         0         1",
             ],
         );
-        let wide = lay_out(&[queue()], &census, true).remove(1);
-        assert!(wide.ends_with("true          cpu=3500m   -           cpu=4      cpu=8,memory=1Gi"), "{wide}");
+        let wide = cells(&queue(), &census).split_off(COLUMNS.len());
+        assert_eq!(wide, ["true", "cpu=3500m", "-", "cpu=4", "cpu=8,memory=1Gi"]);
         check(
             "its shares",
             shares(&queue()),
@@ -233,6 +313,23 @@ mod tests {
             ],
         );
         check("a queue without shares", shares(&Queue::default()), &[]);
+    }
+
+    #[test]
+    fn a_watch_shows_what_is_other_than_before() {
+        assert_eq!(COLUMNS[STATE], "STATE");
+        let rows = |queues: &[(&str, &str)]| -> BTreeMap<Key, Row> {
+            let row = |(name, state): &(&str, &str)| {
+                let cells = [*name, "root", "1", *state].map(str::to_owned).to_vec();
+                ((String::new(), (*name).to_owned()), Row { cells, object: Value::Null })
+            };
+            queues.iter().map(row).collect()
+        };
+        let before = rows(&[("a", "Open"), ("b", "Open"), ("c", "Open")]);
+        let now = rows(&[("a", "Open"), ("b", "Closing"), ("d", "Open")]);
+        let shown: Vec<String> =
+            changes(&before, &now).values().map(|row| format!("{} {}", row.cells[0], row.cells[STATE])).collect();
+        assert_eq!(shown, ["b Closing", "c Deleted", "d Open"]);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Queues as their users see them: created, shown, closed, opened, deleted.
 
+use std::io::{BufRead as _, BufReader};
+
 use insta::assert_snapshot;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, kill};
 
 #[test]
 fn queues_are_created_shown_and_deleted() {
@@ -56,6 +58,33 @@ fn queues_are_closed_and_opened() {
     let opening = opening.map(|line| sandbox.transcript(line)).join("\n");
     sandbox.until("queue get team", "Open");
     assert_snapshot!("queue_states", format!("{closing}\n{opening}"));
+}
+
+#[test]
+fn queues_are_watched() {
+    let sandbox = Sandbox::new();
+    sandbox.up_with_nodes();
+    sandbox.until("queue list", "root     1        Open");
+    let watch = |line: &str| {
+        let mut running = sandbox.start(line);
+        let mut lines = BufReader::new(running.stdout()).lines();
+        // The header tells that it has begun.
+        assert!(lines.next().unwrap().unwrap().starts_with("NAME "));
+        (running, lines)
+    };
+    let (all, mut rows) = watch("queue list --watch");
+    let (one, mut own) = watch("queue get default -w");
+    assert!(sandbox.run("queue create gpu").status.success());
+    let seen = rows.find(|row| row.as_ref().unwrap().starts_with("gpu "));
+    assert!(seen.is_some(), "the new queue");
+    assert!(sandbox.run("queue delete gpu").status.success());
+    let gone = rows.find(|row| row.as_ref().unwrap().contains("Deleted"));
+    assert!(gone.unwrap().unwrap().starts_with("gpu "), "the queue that has gone");
+    let first = own.next().unwrap().unwrap();
+    assert!(first.starts_with("default "), "{first}");
+    kill(all.pid(), "INT");
+    kill(one.pid(), "INT");
+    assert_eq!(own.count(), 0, "nothing has happened to the other");
 }
 
 #[test]
