@@ -2,6 +2,7 @@
 
 use crate::{
     model::{
+        budget::Budget,
         group::Group,
         ids::{GroupId, HyperNodeName, NodeName, PodId, QueueName},
         node::{HyperNode, Node},
@@ -31,6 +32,10 @@ pub enum Change {
     /// Labels of a namespace, for affinity that selects namespaces.
     Namespace(String, Labels),
     NamespaceGone(String),
+    /// How many pods may be gone at a time; who makes room by pushing others out spares them where it can.
+    Budget(Budget),
+    /// Namespace and name.
+    BudgetGone(String, String),
     /// A step of a plan could not be done; the scheduler takes it back and plans anew.
     Failed(Step),
 }

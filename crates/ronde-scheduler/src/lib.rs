@@ -34,6 +34,7 @@ pub use crate::{
     cluster::Cluster,
     model::{
         amounts::{Amounts, CPU, MEMORY, PODS, ResourceName, quantity},
+        budget::Budget,
         group::{Group, Strictness, SubGroups, Topology},
         ids::{GroupId, HyperNodeName, NodeName, PodId, QueueName, Time},
         node::{Effect, HyperNode, Node, Taint},

@@ -29,6 +29,7 @@ use crate::{
     change::Change,
     cycle::{self, census::Census, ledger::Ledger},
     model::{
+        budget::Budget,
         ids::{HyperNodeName, QueueName, Time},
         node::HyperNode,
         queue::{Queue, QueueUsage},
@@ -50,6 +51,8 @@ pub struct Cluster {
     pub(crate) queues: BTreeMap<QueueName, Queue>,
     /// By the name of the queue, also of queues that do not exist.
     pub(crate) demand: BTreeMap<QueueName, Demand>,
+    /// By namespace and name.
+    pub(crate) budgets: BTreeMap<String, BTreeMap<String, Budget>>,
     pub(crate) hypernodes: BTreeMap<HyperNodeName, HyperNode>,
     pub(crate) tier_labels: Vec<String>,
     /// Parts of the network by tier and name, with the shape of the nodes that they were made for.
@@ -78,6 +81,7 @@ impl Cluster {
             neighbours: Neighbours::default(),
             queues: BTreeMap::new(),
             demand: BTreeMap::new(),
+            budgets: BTreeMap::new(),
             hypernodes: BTreeMap::new(),
             tier_labels: Vec::new(),
             domains: None,
@@ -119,6 +123,15 @@ impl Cluster {
             Change::NamespaceGone(name) => {
                 self.neighbours.namespaces.remove(&name);
                 self.neighbours.forget_queries();
+            }
+            Change::Budget(budget) => {
+                let of_namespace = self.budgets.entry(budget.namespace.clone()).or_default();
+                of_namespace.insert(budget.name.clone(), budget);
+            }
+            Change::BudgetGone(namespace, name) => {
+                if let Some(of_namespace) = self.budgets.get_mut(&namespace) {
+                    of_namespace.remove(&name);
+                }
             }
             Change::Failed(step) => self.take_back(&step),
         }

@@ -49,7 +49,7 @@ impl Cycle<'_> {
                 (Reason::QueueNotLeaf, format!("queue `{queue}` has queues below it; only the lowest run groups"))
             }
             Wait::QueueClosed => (Reason::QueueClosed, format!("queue `{queue}` is closed")),
-            Wait::QueueLimit(exceeded) => (Reason::QueueLimit, self.limit(exceeded)),
+            Wait::QueueLimit(exceeded) => (Reason::QueueLimit, self.limit(&queue, exceeded)),
             Wait::Behind(ahead) => (
                 Reason::BehindInQueue,
                 format!("queue `{queue}` is strictly first in, first out, and `{ahead}` is first"),
@@ -66,18 +66,19 @@ impl Cycle<'_> {
         })
     }
 
-    fn limit(&self, exceeded: &Exceeded) -> String {
+    fn limit(&self, own: &str, exceeded: &Exceeded) -> String {
         let name = self.cluster.resources.name(exceeded.resource);
         let [wanted, allocated, limit] =
             [exceeded.wanted, exceeded.allocated, exceeded.limit].map(|amount| quantity(name, amount));
-        let queue = &exceeded.queue;
+        let above = if exceeded.queue.as_str() == own { String::new() } else { format!(" above `{own}`") };
+        let queue = format!("queue `{}`{above}", exceeded.queue);
         let held = if exceeded.is_held { ", and the rest is held for a group that has waited longer" } else { "" };
         if exceeded.wanted > exceeded.limit {
-            format!("needs {wanted} {name}; queue `{queue}` is limited to {limit}")
+            format!("needs {wanted} {name}; {queue} is limited to {limit}")
         } else if exceeded.allocated >= exceeded.limit {
-            format!("needs {wanted} {name}; queue `{queue}` is at its limit of {limit}")
+            format!("needs {wanted} {name}; {queue} is at its limit of {limit}")
         } else {
-            format!("needs {wanted} {name}; queue `{queue}` uses {allocated} of its limit of {limit}{held}")
+            format!("needs {wanted} {name}; {queue} uses {allocated} of its limit of {limit}{held}")
         }
     }
 

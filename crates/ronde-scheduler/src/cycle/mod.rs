@@ -204,7 +204,7 @@ impl<'a> Cycle<'a> {
         }
         let request = minimum_request(self.cluster, &gang);
         if let Some(exceeded) = self.exceeded(account, slot, &request, true) {
-            let asks = Asks { account, slot, gang: &gang, is_over_limit: true };
+            let asks = Asks { account, slot, gang: &gang, limited_by: self.ledger.find(&exceeded.queue) };
             return Err(self.make_room(&asks).unwrap_or(Wait::QueueLimit(exceeded)));
         }
         let tried = match self.try_promised(slot, &gang) {
@@ -214,7 +214,7 @@ impl<'a> Cycle<'a> {
         match tried {
             Ok(placement) => self.commit_gang(account, slot, placement),
             Err(miss @ (Miss::Room { .. } | Miss::Topology { .. })) => {
-                let asks = Asks { account, slot, gang: &gang, is_over_limit: false };
+                let asks = Asks { account, slot, gang: &gang, limited_by: None };
                 Err(self.make_room(&asks).unwrap_or(Wait::Miss(miss)))
             }
             Err(miss) => Err(Wait::Miss(miss)),

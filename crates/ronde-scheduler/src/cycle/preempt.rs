@@ -1,10 +1,11 @@
 //! Makes room by pushing out others: less important gangs of the same queue, or what other queues have above their part.
 //!
 //! Victims go by gang: pods above a gang's minimum first, each alone; then whole gangs. Those of low priority and young ones
-//! go first. Victims are taken away from the state until the gang fits whole, then given back one by one as long as it
+//! go first, and those last whose going a budget of disruption does not allow. Victims are taken away from the state until the gang fits whole, then given back one by one as long as it
 //! still does; what remains is evicted, and the room is held until they have left. Priority preemption goes strictly
 //! downwards; after a reclaim the queue has at most what it deserves, so that nobody can take it back: neither can
-//! go round in circles. Cost: a walk over the groups, then log(victims) + remaining victims attempts.
+//! go round in circles. A limit that is in the way is as good as a lack of room: what is reclaimed then comes from below the
+//! queue that has it. Cost: a walk over the groups, then log(victims) + remaining victims attempts.
 
 use std::{
     cmp::Reverse,
@@ -17,7 +18,10 @@ use crate::{
         nodes::{Mode, NodeState},
         table::{PODS_ID, Row},
     },
-    model::ids::{GroupId, Time},
+    model::{
+        budget::Budget,
+        ids::{GroupId, Time},
+    },
     plan::Eviction,
 };
 
@@ -39,6 +43,7 @@ enum Cause {
 pub struct Attempt {
     cause: Cause,
     account: usize,
+    limited_by: Option<usize>,
     priority: i32,
     class: usize,
     least: u64,
@@ -51,6 +56,8 @@ struct Victim {
     group: usize,
     spare: Option<usize>,
     order: (bool, i32, Reverse<Time>, GroupId),
+    /// Its going is more than a budget allows.
+    breaks_budget: bool,
 }
 
 impl Victim {
@@ -97,7 +104,9 @@ impl Cycle<'_> {
     /// Takes back what other queues use above their part.
     pub fn reclaim(&mut self, asks: &Asks<'_>) -> bool {
         let group = self.cluster.groups.get(asks.slot).group.as_ref();
-        if !self.cluster.policy.reclaims || group.is_none_or(|group| !group.preempts) || asks.is_over_limit {
+        // Nobody else is in the own queue, whose limit only its own groups can make way for.
+        let is_own_limit = asks.limited_by == Some(asks.account);
+        if !self.cluster.policy.reclaims || group.is_none_or(|group| !group.preempts) || is_own_limit {
             return false;
         }
         self.push_out(asks, Cause::Reclaim)
@@ -112,7 +121,7 @@ impl Cycle<'_> {
             Cause::Preemption => self.less_important(asks),
             Cause::Reclaim => self.above_their_part(asks),
         };
-        victims.sort_by(|a, b| a.order.cmp(&b.order));
+        self.put_in_order(&mut victims);
         let Some((chosen, placement)) = self.search(asks, &victims) else {
             self.hopeless.extend(attempt);
             return false;
@@ -140,7 +149,8 @@ impl Cycle<'_> {
             && group.subgroups.is_empty()
             && least == u64::from(asks.gang.needs.pods)
             && !self.cluster.classes.get(class).has_rules;
-        is_plain.then_some(Attempt { cause, account: asks.account, priority: group.priority, class, least })
+        let (account, limited_by, priority) = (asks.account, asks.limited_by, group.priority);
+        is_plain.then_some(Attempt { cause, account, limited_by, priority, class, least })
     }
 }
 
@@ -161,6 +171,7 @@ impl Cycle<'_> {
         let request = minimum_request(self.cluster, asks.gang);
         let rights: BTreeMap<usize, Vec<usize>> = (1..self.ledger.accounts.len())
             .filter(|other| self.ledger.accounts[*other].children.is_empty())
+            .filter(|other| asks.limited_by.is_none_or(|limit| self.ledger.path(*other).contains(&limit)))
             .filter_map(|other| Some((other, self.levels_above_part(asks, other, &request)?)))
             .collect();
         let mut victims = Vec::new();
@@ -173,7 +184,7 @@ impl Cycle<'_> {
                 victims.extend(self.victims_of(slot, account));
             }
         }
-        victims.sort_by(|a, b| a.order.cmp(&b.order));
+        self.put_in_order(&mut victims);
         let mut taken: BTreeMap<usize, Row> = BTreeMap::new();
         victims.retain(|victim| {
             let row = self.row_of(victim);
@@ -236,7 +247,7 @@ impl Cycle<'_> {
         let Some(group) = &state.group else { return Vec::new() };
         let victim = |spare: Option<usize>| {
             let order = (spare.is_none(), group.priority, Reverse(group.created), group.id.clone());
-            Victim { account, group: slot, spare, order }
+            Victim { account, group: slot, spare, order, breaks_budget: false }
         };
         let spare = if state.placed > group.min_member { self.spare(slot) } else { Vec::new() };
         let mut victims: Vec<Victim> = spare.into_iter().map(|pod| victim(Some(pod))).collect();
@@ -244,6 +255,38 @@ impl Cycle<'_> {
             victims.push(victim(None));
         }
         victims
+    }
+
+    /// Sorts victims: those first that go first. A budget is for those of them that come first.
+    fn put_in_order(&self, victims: &mut [Victim]) {
+        victims.sort_by(|a, b| a.order.cmp(&b.order));
+        if self.cluster.budgets.values().all(BTreeMap::is_empty) {
+            return;
+        }
+        let spares: BTreeSet<usize> = victims.iter().filter_map(|victim| victim.spare).collect();
+        let mut used: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+        for victim in &mut *victims {
+            let pods = match victim.spare {
+                Some(pod) => vec![pod],
+                None => self.staying(victim.group).filter(|pod| !spares.contains(pod)).collect(),
+            };
+            let mut wanted: BTreeMap<(&str, &str), (u32, u32)> = BTreeMap::new();
+            for budget in pods.into_iter().flat_map(|pod| self.budgets_of(pod)) {
+                wanted.entry((&budget.namespace, &budget.name)).or_insert((0, budget.allowed)).0 += 1;
+            }
+            let used_of = |id: &(&str, &str)| used.get(id).copied().unwrap_or(0);
+            victim.breaks_budget = wanted.iter().any(|(id, (count, allowed))| used_of(id) + count > *allowed);
+            if !victim.breaks_budget {
+                wanted.into_iter().for_each(|(id, (count, _))| *used.entry(id).or_default() += count);
+            }
+        }
+        victims.sort_by_key(|victim| victim.breaks_budget);
+    }
+
+    fn budgets_of(&self, pod: usize) -> impl Iterator<Item = &Budget> {
+        let pod = &self.cluster.pods.get(pod).pod;
+        let of_namespace = self.cluster.budgets.get(pod.id.namespace());
+        of_namespace.into_iter().flat_map(BTreeMap::values).filter(|budget| budget.covers(&pod.labels))
     }
 
     /// Returns the pods of a group that have room and are not leaving.
@@ -418,7 +461,8 @@ impl Attempt {
     /// Tells whether another attempt must fail because this one did.
     fn rules_out(&self, other: &Self) -> bool {
         let has_better_right = self.priority >= other.priority || self.cause == Cause::Reclaim;
-        let is_alike = self.cause == other.cause && self.account == other.account && self.class == other.class;
+        let is_alike = (self.cause, self.account, self.limited_by, self.class)
+            == (other.cause, other.account, other.limited_by, other.class);
         is_alike && has_better_right && self.least <= other.least
     }
 }

@@ -28,8 +28,8 @@ pub struct Asks<'a> {
     pub account: usize,
     pub slot: usize,
     pub gang: &'a Gang,
-    /// Its queue's limit is in the way, and not only a lack of room on nodes.
-    pub is_over_limit: bool,
+    /// The queue whose limit is in the way, if it is not only a lack of room on nodes.
+    pub limited_by: Option<usize>,
 }
 
 impl Cycle<'_> {
@@ -109,7 +109,7 @@ impl Cycle<'_> {
         if self.preempt(asks) || self.reclaim(asks) {
             return Some(Wait::Coming);
         }
-        if asks.is_over_limit { None } else { self.reserve(asks) }
+        if asks.limited_by.is_some() { None } else { self.reserve(asks) }
     }
 
     /// Tells whether the room that a gang was promised is still there, or will be.

@@ -44,6 +44,31 @@ fn by_priority_in_the_same_queue() {
 }
 
 #[test]
+fn budgets_are_kept_where_that_can_be() {
+    const TWO: &str = "node a gpu=2; group old at=1 started; pods old 0 gpu=1 on=a running;
+        group young at=2 started; pods young 0 gpu=1 on=a running";
+    let high = "group high prio=1; pods high 0 gpu=1";
+    let evicted = |name: &str| format!("evict {name}-0: preempted by high; nominate high-0 for a");
+    check("there is none", &format!("{TWO}; {high}"), &evicted("young"));
+    check("nobody may go of the first", &format!("{TWO}; budget b app=young; {high}"), &evicted("old"));
+    check("one may go", &format!("{TWO}; budget b app=young allowed=1; {high}"), &evicted("young"));
+    check("of others", &format!("{TWO}; budget b app=none; {high}"), &evicted("young"));
+    check("it has gone", &format!("{TWO}; budget b app=young; gone budget b; {high}"), &evicted("young"));
+    check("all are alike", &format!("{TWO}; budget b; {high}"), &evicted("young"));
+    check(
+        "what must go goes",
+        &format!("{TWO}; budget b; group high prio=1 min=2; pods high 0..2 gpu=1"),
+        "evict old-0: preempted by high; evict young-0: preempted by high; nominate high-0 for a; nominate high-1 for a",
+    );
+    check(
+        "a budget is for as many as it allows",
+        "node a gpu=4; group x min=1 at=1 started; pods x 0..3 gpu=1 on=a running; group y at=9 started; pods y 0 gpu=1 on=a running;
+         budget b app=x allowed=1; group high prio=1 min=2; pods high 0..2 gpu=1",
+        "evict x-2: preempted by high; evict y-0: preempted by high; nominate high-0 for a; nominate high-1 for a",
+    );
+}
+
+#[test]
 fn nobody_goes_in_vain() {
     let high = "group high prio=1 min=3; pods high 0..3 gpu=1";
     check("it would not fit all the same", &format!("node a gpu=2; {LOW}; {high}"), "");
@@ -135,6 +160,33 @@ fn queues_take_back_their_part() {
             "node a gpu=4; {GREEDY}; queue r parent=p; queue q parent=p; queue p; group g queue=q; pods g 0 gpu=1"
         ),
         "evict w-0: reclaimed for g; nominate g-0 for a",
+    );
+    let limited = format!("node a gpu=9; {GREEDY}; queue r parent=p; queue q parent=p; queue p cap.gpu=4");
+    check(
+        "of a limit that both are under",
+        &format!("{limited}; group g queue=q; pods g 0 gpu=1"),
+        "evict w-0: reclaimed for g; nominate g-0 for a",
+    );
+    check(
+        "not of a limit that is only above itself",
+        &format!("node a gpu=9; {GREEDY}; queue q parent=p; queue p cap.gpu=0; group g queue=q; pods g 0 gpu=1"),
+        "",
+    );
+    check(
+        "not of its own limit",
+        &format!("node a gpu=4; {GREEDY}; queue q cap.gpu=0; group g queue=q; pods g 0 gpu=1"),
+        "",
+    );
+}
+
+#[test]
+fn a_limit_above_a_queue_is_told_as_such() {
+    let text =
+        "node a gpu=9; queue p cap.gpu=1; queue q parent=p; group x queue=q started; pods x 0 gpu=1 on=a running;
+        group g queue=q; pods g 0 gpu=1";
+    assert_eq!(
+        show(&plan(&mut world(text), 0)),
+        "admit g\nadmit x\ng waits (QueueLimit): needs 1 nvidia.com/gpu; queue `p` above `q` is at its limit of 1\n"
     );
 }
 

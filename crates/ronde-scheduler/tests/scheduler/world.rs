@@ -5,14 +5,15 @@
 //! queue q weight=2 cap.gpu=6 deserved.gpu=4 guarantee.gpu=1 parent=p prio=1 fifo closed unreclaimable
 //! group g queue=q min=4 prio=5 at=10 since=10 needs.gpu=4 admitted=0 started never
 //! pods g 0..4 gpu=1 task=w on=a running
+//! budget b allowed=1 app=g
 //! ```
 //! Namespaces are `ns` throughout; pods of `g` are `g-0`, `g-1`, ...; times are seconds.
 
 use std::{str::FromStr, sync::Arc};
 
 use ronde_scheduler::{
-    Amounts, Change, Cluster, Dequeue, Effect, Group, GroupId, Node, Phase, Plan, Pod, PodId, PodSpec, Policy, Queue,
-    QueueState, Strictness, Taint, Time, Topology,
+    Amounts, Budget, Change, Cluster, Dequeue, Effect, Group, GroupId, LabelSelector, Node, Phase, Plan, Pod, PodId,
+    PodSpec, Policy, Queue, QueueState, Strictness, Taint, Time, Topology,
 };
 
 /// Makes a cluster from lines.
@@ -39,7 +40,9 @@ pub fn changes(text: &str) -> Vec<Change> {
                 "queue" => vec![Change::Queue(queue(&words[1..]))],
                 "group" => vec![Change::Group(group(&words[1..]))],
                 "pods" => pods(&words[1..]).into_iter().map(Change::Pod).collect(),
+                "budget" => vec![Change::Budget(budget(&words[1..]))],
                 "gone" if words[1] == "pod" => vec![Change::PodGone(PodId::new("ns", words[2]))],
+                "gone" if words[1] == "budget" => vec![Change::BudgetGone("ns".to_owned(), words[2].to_owned())],
                 "gone" if words[1] == "node" => vec![Change::NodeGone(words[2].into())],
                 "gone" => vec![Change::GroupGone(GroupId::new("ns", words[2]))],
                 other => panic!("no such thing as `{other}`"),
@@ -144,6 +147,18 @@ fn queue(words: &[&str]) -> Queue {
         }
     }
     queue
+}
+
+fn budget(words: &[&str]) -> Budget {
+    let mut selector = LabelSelector::default();
+    let mut allowed = 0;
+    for word in &words[1..] {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("allowed", value) => allowed = number(value),
+            (key, value) => _ = selector.labels.insert(key.to_owned(), value.to_owned()),
+        }
+    }
+    Budget { namespace: "ns".to_owned(), name: words[0].to_owned(), selector: Some(selector), allowed }
 }
 
 fn group(words: &[&str]) -> Group {
