@@ -15,6 +15,7 @@ mod words;
 mod command;
 pub mod crd;
 mod duration;
+pub mod flags;
 mod hyper_node;
 mod job;
 pub mod names;

@@ -9,6 +9,9 @@ pub const DEFAULT_QUEUE: &str = "default";
 /// The queue above all others.
 pub const ROOT_QUEUE: &str = "root";
 
+/// The label of nodes that names the group of nodes they are in, for queues that go to some of them.
+pub const NODE_GROUP: &str = "volcano.sh/nodegroup-name";
+
 /// Labels and annotations of the pods of a job.
 pub const JOB_NAME: &str = "volcano.sh/job-name";
 pub const JOB_NAMESPACE: &str = "volcano.sh/job-namespace";

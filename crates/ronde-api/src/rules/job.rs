@@ -7,11 +7,12 @@ use ronde_text::names::{is_dns1035_label, is_dns1123_label, is_dns1123_subdomain
 use super::{
     Fault, Queues, Stage, dependencies,
     fault::Faults,
-    flags, policies, queue_in_namespace, tasks, topology,
+    policies, queue_in_namespace, tasks, topology,
     unchanged::{differences, without_indexes},
 };
 use crate::{
     Job, JobSpec, JobVolume, TaskSpec, TopologyPolicy,
+    flags::{Flags, Kind},
     names::{self, SCHEDULER, plugins},
 };
 
@@ -21,7 +22,9 @@ const MAX_RETRY: i32 = 3;
 const HOST_NAME_MAX: usize = 63;
 const SCHEDULER_NAME_MAX: usize = 63;
 /// What the name of the master task of an mpi job is if the plugin is not told another.
-const MPI_MASTER: &str = "master";
+pub const MPI_MASTER: &str = "master";
+/// What that plugin can be told.
+pub const MPI_FLAGS: &[(&str, Kind)] = &[("master", Kind::Text), ("worker", Kind::Text), ("port", Kind::Number)];
 /// The fields that may change after creation.
 const MUTABLE: [&str; 4] =
     ["spec.minAvailable", "spec.priorityClassName", "spec.tasks[].replicas", "spec.tasks[].minAvailable"];
@@ -197,7 +200,7 @@ fn check_plugins(spec: &JobSpec, faults: &mut Faults) {
         faults.not_found(format!("spec.plugins.{name}"), format!("there is no plugin {name:?}; there are {known}"));
     }
     let Some(arguments) = spec.plugins.get(plugins::MPI) else { return };
-    let master = flags::find(arguments, "master").unwrap_or(MPI_MASTER);
+    let master = Flags::parse(arguments, MPI_FLAGS).text("master", MPI_MASTER);
     if !spec.tasks.is_empty() && !spec.tasks.iter().any(|task| task.name == master) {
         faults.invalid("spec.plugins.mpi", format!("needs a task {master:?}, from which the workers are started"));
     }

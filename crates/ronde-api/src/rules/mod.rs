@@ -12,7 +12,6 @@ pub mod queue;
 
 mod dependencies;
 mod fault;
-mod flags;
 mod policies;
 mod queues;
 mod tasks;

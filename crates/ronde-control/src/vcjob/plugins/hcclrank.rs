@@ -2,12 +2,9 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
+use ronde_api::flags::{Flags, Kind};
 
-use super::{
-    Plugin, Seat,
-    flags::{Flags, Kind},
-    hosts,
-};
+use super::{Plugin, Seat, hosts};
 
 pub const FLAGS: &[(&str, Kind)] = &[("master", Kind::Text), ("worker", Kind::Text)];
 const ANNOTATION: &str = "hccl/rankIndex";

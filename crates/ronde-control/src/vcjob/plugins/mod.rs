@@ -5,7 +5,6 @@
 //! fixed, so that the same job always gets the same pods.
 
 mod env;
-pub mod flags;
 mod hcclrank;
 mod hosts;
 pub mod keys;
@@ -26,10 +25,14 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::ResourceExt as _;
-use ronde_api::{Job, TaskSpec, names::plugins as name};
+use ronde_api::{
+    Job, TaskSpec,
+    flags::{Flags, Kind},
+    names::plugins as name,
+    rules::job::MPI_FLAGS,
+};
 use serde::Serialize;
 
-use self::flags::{Flags, Kind};
 pub use self::ssh::KeySecret;
 use crate::pods::{controller_ref, hash};
 
@@ -95,7 +98,7 @@ const ENTRIES: [Entry; 8] = [
     Entry {
         name: name::MPI,
         needs: &[name::SVC, name::SSH],
-        flags: mpi::FLAGS,
+        flags: MPI_FLAGS,
         build: |flags| Box::new(mpi::Mpi::new(flags)),
     },
     Entry { name: name::RAY, needs: &[name::SVC], flags: ray::FLAGS, build: |flags| Box::new(ray::Ray::new(flags)) },

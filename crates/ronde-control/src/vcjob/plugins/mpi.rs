@@ -1,14 +1,10 @@
 //! `mpi`: tells the master where the workers are.
 
 use k8s_openapi::api::core::v1::Pod;
+use ronde_api::{flags::Flags, rules::job::MPI_MASTER};
 
-use super::{
-    Plugin, Seat, add_env, all_containers,
-    flags::{Flags, Kind},
-    hosts, open_port,
-};
+use super::{Plugin, Seat, add_env, all_containers, hosts, open_port};
 
-pub const FLAGS: &[(&str, Kind)] = &[("master", Kind::Text), ("worker", Kind::Text), ("port", Kind::Number)];
 const PORT: i32 = 22;
 const PORT_NAME: &str = "mpijob-port";
 
@@ -21,7 +17,7 @@ pub struct Mpi {
 impl Mpi {
     pub fn new(flags: &Flags) -> Self {
         Self {
-            master: flags.text("master", "master"),
+            master: flags.text("master", MPI_MASTER),
             worker: flags.text("worker", "worker"),
             port: flags.port("port", PORT),
         }

@@ -1,13 +1,12 @@
 //! `pytorch`: what `torch.distributed` reads from the environment.
 
 use k8s_openapi::api::core::v1::{Container, Pod};
-use ronde_api::Job;
-
-use super::{
-    Plugin, Seat, add_env,
+use ronde_api::{
+    Job,
     flags::{Flags, Kind},
-    hosts, main_containers, open_port,
 };
+
+use super::{Plugin, Seat, add_env, hosts, main_containers, open_port};
 
 pub const FLAGS: &[(&str, Kind)] = &[
     ("master", Kind::Text),

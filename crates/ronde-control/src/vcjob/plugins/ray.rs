@@ -7,13 +7,13 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 use kube::ResourceExt as _;
-use ronde_api::{Job, names};
-
-use super::{
-    Object, Plugin, Seat,
+use ronde_api::{
+    Job,
     flags::{Flags, Kind},
-    hosts, main_containers, open_port, owned_meta,
+    names,
 };
+
+use super::{Object, Plugin, Seat, hosts, main_containers, open_port, owned_meta};
 
 pub const FLAGS: &[(&str, Kind)] = &[
     ("head", Kind::Text),

@@ -5,14 +5,13 @@
 
 use k8s_openapi::api::core::v1::{KeyToPath, Pod, SecretVolumeSource, Volume, VolumeMount};
 use kube::ResourceExt as _;
-use ronde_api::Job;
+use ronde_api::{
+    Job,
+    flags::{Flags, Kind},
+};
 use serde::Serialize;
 
-use super::{
-    Object, Plugin, Seat, all_containers,
-    flags::{Flags, Kind},
-    hosts,
-};
+use super::{Object, Plugin, Seat, all_containers, hosts};
 
 pub const FLAGS: &[(&str, Kind)] = &[
     ("ssh-key-file-path", Kind::Text),

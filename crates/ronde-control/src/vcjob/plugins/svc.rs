@@ -16,11 +16,14 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 use kube::ResourceExt as _;
-use ronde_api::{Job, TaskSpec, names};
+use ronde_api::{
+    Job, TaskSpec,
+    flags::{Flags, Kind},
+    names,
+};
 
 use super::{
     Object, Plugin, Seat, all_containers,
-    flags::{Flags, Kind},
     hosts::{self, Host},
     owned_meta,
 };

@@ -1,14 +1,13 @@
 //! `tensorflow`: the variable `TF_CONFIG`, by which TensorFlow knows the cluster and its place in it.
 
 use k8s_openapi::api::core::v1::Pod;
-use ronde_api::Job;
+use ronde_api::{
+    Job,
+    flags::{Flags, Kind},
+};
 use serde::Serialize;
 
-use super::{
-    Plugin, Seat, add_env,
-    flags::{Flags, Kind},
-    hosts, main_containers,
-};
+use super::{Plugin, Seat, add_env, hosts, main_containers};
 
 pub const FLAGS: &[(&str, Kind)] = &[
     ("ps", Kind::Text),

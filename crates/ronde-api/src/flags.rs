@@ -1,6 +1,6 @@
 //! Arguments of plugins in the syntax of Go's `flag` package: `--x=y`, `-x=y`, or two items.
 //!
-//! Pure. A mistake ends the reading and is told, but fails no job: what was read before it counts, the rest has its
+//! Plugins read theirs, and the rules of jobs look into some. A mistake ends the reading and is told, but fails no job: what was read before it counts, the rest has its
 //! defaults, as in Volcano.
 
 use std::collections::BTreeMap;
