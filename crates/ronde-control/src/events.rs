@@ -4,7 +4,10 @@
 //! event about the same object is written once and counted up. What comes faster than it can be written, or
 //! too often about one object, is dropped: events are told for people, and nothing depends on them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -36,15 +39,15 @@ const MESSAGE_MAX: usize = 1024;
 /// Records events in the name of one component.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    component: &'static str,
+    component: Arc<str>,
     clock: Clock,
     sender: mpsc::Sender<Record>,
 }
 
 impl Recorder {
     /// Returns a recorder for another component.
-    pub fn of(&self, component: &'static str) -> Self {
-        Self { component, ..self.clone() }
+    pub fn of(&self, component: &str) -> Self {
+        Self { component: component.into(), ..self.clone() }
     }
 
     /// Tells that something went as it should.
@@ -73,10 +76,10 @@ impl Recorder {
 
     fn record(&self, about: Subject, severity: Severity, reason: &str, mut message: String) {
         message.truncate(message.floor_char_boundary(MESSAGE_MAX));
-        let story = Story { about, component: self.component, severity, reason: reason.to_owned(), message };
+        let story = Story { about, component: self.component.clone(), severity, reason: reason.to_owned(), message };
         let record = Record { story, at: self.clock.now() };
         if self.sender.try_send(record).is_err() {
-            tracing::debug!(component = self.component, reason, "an event is dropped");
+            tracing::debug!(component = &*self.component, reason, "an event is dropped");
         }
     }
 }
@@ -85,7 +88,7 @@ impl Recorder {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Story {
     about: Subject,
-    component: &'static str,
+    component: Arc<str>,
     severity: Severity,
     reason: String,
     message: String,
@@ -147,7 +150,7 @@ struct Record {
 /// Makes the two ends of the events of a process.
 pub fn channel(client: Client, clock: Clock) -> (Recorder, Writer) {
     let (sender, receiver) = mpsc::channel(BACKLOG_MAX);
-    (Recorder { component: "ronde", clock, sender }, Writer { client, receiver, memory: Memory::default() })
+    (Recorder { component: "ronde".into(), clock, sender }, Writer { client, receiver, memory: Memory::default() })
 }
 
 /// Writes events until it is stopped.
@@ -208,8 +211,8 @@ impl Write {
             type_: Some(format!("{:?}", self.story.severity)),
             reason: Some(self.story.reason.clone()),
             message: Some(self.story.message.clone()),
-            source: Some(EventSource { component: Some(self.story.component.to_owned()), host: None }),
-            reporting_component: Some(self.story.component.to_owned()),
+            source: Some(EventSource { component: Some(self.story.component.to_string()), host: None }),
+            reporting_component: Some(self.story.component.to_string()),
             first_timestamp: Some(Time(self.first)),
             last_timestamp: Some(Time(self.last)),
             count: Some(self.count),
@@ -224,7 +227,7 @@ struct Memory {
     told: BTreeMap<Story, Write>,
     oldest_first: VecDeque<Story>,
     /// How many writes are left about an object to a component, and since when.
-    left: BTreeMap<(Subject, &'static str), (u32, Timestamp)>,
+    left: BTreeMap<(Subject, Arc<str>), (u32, Timestamp)>,
     /// Keeps names apart that are made in the same nanosecond.
     sequence: i128,
 }
@@ -264,7 +267,7 @@ impl Memory {
         if self.left.len() > REMEMBERED_MAX {
             self.left.clear();
         }
-        let whom = (story.about.clone(), story.component);
+        let whom = (story.about.clone(), story.component.clone());
         let (left, since) = self.left.entry(whom).or_insert((BURST, at));
         let refills = at.duration_since(*since).as_secs() / REFILL.as_secs();
         if refills > 0 {
@@ -289,7 +292,7 @@ mod tests {
             serde_json::from_value(json!({"metadata": {"name": pod, "namespace": "n", "uid": pod}})).unwrap();
         let story = Story {
             about: Subject::of(&pod),
-            component: "c",
+            component: "c".into(),
             severity: Severity::Normal,
             reason: "Why".to_owned(),
             message: message.to_owned(),

@@ -6,9 +6,9 @@
 use std::{error::Error as _, mem::discriminant};
 
 use futures::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::{
-    ResourceExt as _,
+    Api, ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
 };
 use ronde_api::PodGroup;
@@ -16,14 +16,19 @@ use ronde_scheduler::{Eviction, GroupId, NodeName, PodId, Step};
 use serde_json::{Value, json};
 
 use super::{
-    objects::volumes::awaits_node,
+    objects::{
+        pods::DEFAULT_SCHEDULER,
+        volumes::{Claimed, awaits_node, chooses},
+    },
     state::{State, claims},
     status,
 };
 use crate::{
+    events::Recorder,
     pods::act::{self, api},
     podstatus,
     runner::{Ctx, in_time},
+    volumeclaims::{BOUND_BY_CONTROLLER, claim::reference},
     watch::Key,
 };
 
@@ -111,7 +116,11 @@ async fn admit(ctx: &Ctx, state: &State, id: &GroupId) -> Result<Outcome, kube::
 async fn bind(ctx: &Ctx, state: &State, id: &PodId, node: &NodeName) -> Result<Outcome, kube::Error> {
     let Some(pod) = state.pod(&ctx.caches, &key(id)) else { return Ok(Outcome::Late) };
     for claimed in claims(&ctx.caches, &pod).iter().filter(|claimed| awaits_node(claimed)) {
-        select_node(ctx, id.namespace(), &claimed.name, node).await?;
+        if !chooses(claimed) {
+            select_node(ctx, id.namespace(), &claimed.name, node).await?;
+        } else if !take_volume(ctx, claimed, node).await? {
+            return Ok(Outcome::Late);
+        }
     }
     let binding = json!({
         "apiVersion": "v1", "kind": "Binding",
@@ -120,8 +129,30 @@ async fn bind(ctx: &Ctx, state: &State, id: &PodId, node: &NodeName) -> Result<O
     });
     let pods = api::<Pod>(ctx, id.namespace());
     let _: Value = pods.create_subresource("binding", id.name(), &PostParams::default(), &binding).await?;
-    ctx.events.normal(&*pod, "Scheduled", format!("Successfully assigned {id} to {node}"));
+    events(ctx, &pod).normal(&*pod, "Scheduled", format!("Successfully assigned {id} to {node}"));
     Ok(Outcome::Done)
+}
+
+/// Returns where events about a pod go: they come from the scheduler that it names, as `kubectl describe` shows.
+pub fn events(ctx: &Ctx, pod: &Pod) -> Recorder {
+    let named = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
+    ctx.events.of(named.unwrap_or(DEFAULT_SCHEDULER))
+}
+
+/// Keeps a volume that exists for a claim; tells whether there still is one for it on the node.
+async fn take_volume(ctx: &Ctx, claimed: &Claimed, node: &NodeName) -> Result<bool, kube::Error> {
+    let Some(found) = ctx.caches.get::<Node>(&Key::new("", node.as_str())) else { return Ok(false) };
+    let (Some(claim), Some(volume)) = (&claimed.claim, claimed.offer_on(node.as_str(), found.labels())) else {
+        return Ok(false);
+    };
+    let patch = Patch::Merge(json!({
+        "metadata": {"resourceVersion": volume.resource_version(), "annotations": {BOUND_BY_CONTROLLER: "yes"}},
+        "spec": {"claimRef": reference(claim)},
+    }));
+    let volumes: Api<PersistentVolume> = Api::all(ctx.client.clone());
+    let taken = volumes.patch(&volume.name_any(), &PatchParams::default(), &patch).await?;
+    ctx.caches.assume(taken);
+    Ok(true)
 }
 
 /// Tells a claim whose class waits for it where its pod will be.
@@ -135,7 +166,7 @@ async fn select_node(ctx: &Ctx, namespace: &str, name: &str, node: &NodeName) ->
 async fn evict(ctx: &Ctx, state: &State, id: &PodId, why: &Eviction) -> Result<Outcome, kube::Error> {
     let Some(pod) = state.pod(&ctx.caches, &key(id)) else { return Ok(Outcome::Late) };
     let (now, message) = (ctx.clock.now(), why.to_string());
-    ctx.events.warning(&*pod, "Evict", &*message);
+    events(ctx, &pod).warning(&*pod, "Evict", &*message);
     let conditions = [
         podstatus::build_condition(&pod, "Ready", "False", ("Evict", &message), now),
         podstatus::build_disruption(&pod, "PreemptionByScheduler", &message, now),

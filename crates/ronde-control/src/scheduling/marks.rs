@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::api::{
     core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    policy::v1::PodDisruptionBudget,
     scheduling::v1::PriorityClass,
     storage::v1::StorageClass,
 };
@@ -21,13 +22,16 @@ pub enum Mark {
     HyperNodes,
     Queue(Key),
     Group(Key),
+    Budget(Key),
     Pod(Key),
+    /// All pods whose claims may take any of several volumes.
+    Choosing,
 }
 
 /// Names the kinds that marks are made of.
 pub fn kinds(kinds: &mut Kinds) {
     kinds.add::<Namespace>().add::<Node>().add::<HyperNode>().add::<Queue>().add::<PodGroup>().add::<Pod>();
-    kinds.add::<PriorityClass>();
+    kinds.add::<PriorityClass>().add::<PodDisruptionBudget>();
     kinds.add::<PersistentVolumeClaim>().add::<PersistentVolume>().add::<StorageClass>();
 }
 
@@ -56,7 +60,11 @@ pub fn of(change: &Change, caches: &Caches) -> Vec<Mark> {
         let volume = caches.get::<PersistentVolume>(&key);
         let claim = volume.and_then(|volume| volume.spec.as_ref()?.claim_ref.clone());
         let claim = claim.map(|claim| Key::new(claim.namespace.unwrap_or_default(), claim.name.unwrap_or_default()));
-        claim.map(|claim| users(caches, &claim)).unwrap_or_default()
+        let mut marks = claim.map(|claim| users(caches, &claim)).unwrap_or_default();
+        marks.push(Mark::Choosing);
+        marks
+    } else if change.is::<PodDisruptionBudget>() {
+        vec![Mark::Budget(key)]
     } else {
         let pods = caches.list::<Pod>(None).into_iter();
         pods.filter(|pod| !claim_names(pod).is_empty()).map(|pod| Mark::Pod(Key::of(&*pod))).collect()
@@ -69,6 +77,7 @@ pub fn all(caches: &Caches) -> BTreeSet<Mark> {
     marks.extend(all_of::<Node>(caches).map(Mark::Node));
     marks.extend(all_of::<Queue>(caches).map(Mark::Queue));
     marks.extend(all_of::<PodGroup>(caches).map(Mark::Group));
+    marks.extend(all_of::<PodDisruptionBudget>(caches).map(Mark::Budget));
     marks.extend(all_of::<Pod>(caches).map(Mark::Pod));
     marks.insert(Mark::HyperNodes);
     marks

@@ -10,20 +10,23 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    policy::v1::PodDisruptionBudget,
     scheduling::v1::PriorityClass,
     storage::v1::StorageClass,
 };
 use kube::ResourceExt as _;
-use ronde_api::{HyperNode, PodGroup, Queue};
-use ronde_scheduler::{Change, Cluster, GroupId, HyperNodeName, Plan, Policy, Reason, Step, Waiting};
+use ronde_api::{Affinity, HyperNode, PodGroup, Queue};
+use ronde_scheduler::{Budget, Change, Cluster, GroupId, HyperNodeName, Plan, Policy, Reason, Step, Waiting};
 
 use super::{
     marks::Mark,
     objects::{
+        count,
         groups::{self, Around, class_of},
-        nodes,
+        node_groups, nodes,
         pods::{self, Membership, Schedulers},
-        volumes::{Claimed, claim_names, volumes},
+        selectors::label_selector,
+        volumes::{Claimed, chooses, claim_names, volumes},
     },
 };
 use crate::{
@@ -33,6 +36,9 @@ use crate::{
 
 /// How long pods and groups that belong to others may take to be made, and to be heard of.
 pub const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
+
+/// How many queues are above each other at most that groups of nodes are looked up in.
+const DEPTH_MAX: usize = 8;
 
 /// A pod that the scheduler has been told of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +62,12 @@ pub struct State {
     schedulers: Schedulers,
     members: BTreeMap<Key, Member>,
     pods_of: BTreeMap<GroupId, BTreeSet<Key>>,
+    /// Pods with claims that may take any of several volumes.
+    choosing: BTreeSet<Key>,
+    /// Parent and groups of nodes of each queue, as the pods were told.
+    node_groups: BTreeMap<String, (String, Option<Affinity>)>,
+    /// The queue of each group, as its pods were told.
+    queue_of: BTreeMap<GroupId, String>,
     parts: BTreeSet<HyperNodeName>,
     /// Pods that have been bound while the watch does not show it yet.
     pub binding: BTreeSet<Key>,
@@ -84,6 +96,9 @@ impl State {
             schedulers,
             members: BTreeMap::new(),
             pods_of: BTreeMap::new(),
+            choosing: BTreeSet::new(),
+            node_groups: BTreeMap::new(),
+            queue_of: BTreeMap::new(),
             parts: BTreeSet::new(),
             binding: BTreeSet::new(),
             waits: BTreeMap::new(),
@@ -105,7 +120,9 @@ impl State {
                 Mark::HyperNodes => self.tell_parts(caches),
                 Mark::Queue(key) => self.tell_queue(caches, &key),
                 Mark::Group(key) => self.tell_group(caches, &key),
+                Mark::Budget(key) => self.tell_budget(caches, &key),
                 Mark::Pod(key) => self.tell_pod(caches, &key),
+                Mark::Choosing => self.choosing.clone().iter().for_each(|key| self.tell_pod(caches, key)),
             }
         }
     }
@@ -197,9 +214,51 @@ impl State {
     }
 
     fn tell_queue(&mut self, caches: &Caches, key: &Key) {
-        self.cluster.apply(match caches.get::<Queue>(key) {
-            Some(queue) => Change::Queue(groups::queue(&queue)),
+        let queue = caches.get::<Queue>(key);
+        self.cluster.apply(match &queue {
+            Some(queue) => Change::Queue(groups::queue(queue)),
             None => Change::QueueGone(key.name.as_str().into()),
+        });
+        let place = queue.map(|queue| (queue.spec.parent.clone(), queue.spec.affinity.clone()));
+        let before = match place.clone() {
+            Some(place) => self.node_groups.insert(key.name.clone(), place),
+            None => self.node_groups.remove(&key.name),
+        };
+        let matters = |place: &Option<(String, Option<Affinity>)>| {
+            place.as_ref().is_some_and(|(_, own)| own.is_some()) || self.has_node_groups()
+        };
+        if before != place && (matters(&before) || matters(&place)) {
+            self.members.keys().cloned().collect::<Vec<_>>().iter().for_each(|key| self.tell_pod(caches, key));
+        }
+    }
+
+    fn has_node_groups(&self) -> bool {
+        self.node_groups.values().any(|(_, own)| own.is_some())
+    }
+
+    /// Returns the groups of nodes that pods of a group go to: those of its queue, or of the next one above that has some.
+    fn node_groups_of(&self, group: &GroupId) -> Option<&Affinity> {
+        let mut name = self.queue_of.get(group)?;
+        for _ in 0..DEPTH_MAX {
+            let (parent, own) = self.node_groups.get(name)?;
+            if own.is_some() {
+                return own.as_ref();
+            }
+            name = parent;
+        }
+        None
+    }
+
+    fn tell_budget(&mut self, caches: &Caches, key: &Key) {
+        let budget = caches.get::<PodDisruptionBudget>(key);
+        self.cluster.apply(match budget {
+            Some(budget) => Change::Budget(Budget {
+                namespace: key.namespace.clone(),
+                name: key.name.clone(),
+                selector: budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()).map(label_selector),
+                allowed: budget.status.as_ref().map_or(0, |status| count(status.disruptions_allowed)),
+            }),
+            None => Change::BudgetGone(key.namespace.clone(), key.name.clone()),
         });
     }
 
@@ -214,7 +273,14 @@ impl State {
         let parts = caches.list::<HyperNode>(None);
         let tier = |name: &str| parts.iter().find(|part| part.spec.tier_name == name).map(|part| part.spec.tier);
         let class = class_of(&group, classes.iter().map(|class| &**class));
-        self.cluster.apply(Change::Group(groups::group(&group, Around { class, tier: &tier })));
+        let told = groups::group(&group, Around { class, tier: &tier });
+        let queue = told.queue.to_string();
+        self.cluster.apply(Change::Group(told));
+        let before = self.queue_of.insert(id.clone(), queue.clone());
+        if before.as_ref() != Some(&queue) && self.has_node_groups() {
+            let pods = self.pods_of.get(&id).cloned().unwrap_or_default();
+            pods.iter().for_each(|key| self.tell_pod(caches, key));
+        }
     }
 
     fn forget_group(&mut self, id: &GroupId) {
@@ -222,6 +288,7 @@ impl State {
         self.waits.remove(id);
         self.worded.remove(id);
         self.later.remove(id);
+        self.queue_of.remove(id);
     }
 
     fn tell_pod(&mut self, caches: &Caches, key: &Key) {
@@ -236,7 +303,16 @@ impl State {
             self.binding.remove(key);
         }
         let membership = pods::membership(&pod, &self.schedulers);
-        let told = pods::pod(&pod, &membership, volumes(&claims(caches, &pod)));
+        let claims = claims(caches, &pod);
+        if node_of(&pod).is_empty() && claims.iter().any(chooses) {
+            self.choosing.insert(key.clone());
+        } else {
+            self.choosing.remove(key);
+        }
+        let mut told = pods::pod(&pod, &membership, volumes(&claims));
+        if let Some(affinity) = self.node_groups_of(&told.group) {
+            node_groups::require(affinity, &mut Arc::make_mut(&mut told.spec).node_affinity);
+        }
         let is_alone = membership == Membership::Alone;
         self.join(key, Member { uid: pod.uid().unwrap_or_default(), group: told.group.clone(), is_alone });
         if is_alone {
@@ -258,6 +334,7 @@ impl State {
 
     fn forget_pod(&mut self, key: &Key) {
         self.binding.remove(key);
+        self.choosing.remove(key);
         let Some(old) = self.members.remove(key) else { return };
         self.cluster.apply(Change::PodGone(ronde_scheduler::PodId::new(&key.namespace, &key.name)));
         self.leave(key, &old);
@@ -292,7 +369,12 @@ pub fn claims(caches: &Caches, pod: &Pod) -> Vec<Claimed> {
         let volume = spec.and_then(|spec| caches.get::<PersistentVolume>(&Key::new("", spec.volume_name.as_deref()?)));
         let class =
             spec.and_then(|spec| caches.get::<StorageClass>(&Key::new("", spec.storage_class_name.as_deref()?)));
-        Claimed { name, claim, volume, class }
+        let mut claimed = Claimed { name, claim, volume, class, offers: Vec::new() };
+        if chooses(&claimed) {
+            claimed.offers = caches.list(None);
+            claimed.keep_fitting_offers();
+        }
+        claimed
     };
     claim_names(pod).into_iter().map(claimed).collect()
 }

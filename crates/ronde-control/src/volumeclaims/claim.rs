@@ -167,7 +167,7 @@ fn bind_volume(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Step
     Step::BindVolume(Box::new(volume))
 }
 
-fn reference(claim: &PersistentVolumeClaim) -> ObjectReference {
+pub(crate) fn reference(claim: &PersistentVolumeClaim) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("PersistentVolumeClaim".to_owned()),
@@ -262,22 +262,30 @@ fn best_match<'a>(
     claim: &PersistentVolumeClaim,
     volumes: &'a [Arc<PersistentVolume>],
 ) -> Option<&'a Arc<PersistentVolume>> {
-    let meant = |volume: &&Arc<PersistentVolume>| {
-        claim_ref(volume).is_some_and(|reference| is_for(reference, claim))
-            && capacity(volume) >= requested(claim)
-            && same_mode(claim, volume)
-    };
-    let is_free = |volume: &&Arc<PersistentVolume>| {
-        let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
-        claim_ref(volume).is_none()
-            && phase == Some("Available")
-            && mismatch(claim, volume).is_none()
-            && is_selected(claim, volume)
-    };
     let present = || volumes.iter().filter(|volume| volume.metadata.deletion_timestamp.is_none());
+    let free = || present().filter(|volume| is_free(claim, volume));
     present()
-        .find(meant)
-        .or_else(|| present().filter(is_free).min_by_key(|volume| (capacity(volume), volume.name_any())))
+        .find(|volume| is_meant(claim, volume))
+        .or_else(|| free().min_by_key(|volume| (capacity(volume), volume.name_any())))
+}
+
+/// Tells whether a claim can have a volume: it is free and will do, or is kept for it.
+pub(crate) fn may_take(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    volume.metadata.deletion_timestamp.is_none() && (is_meant(claim, volume) || is_free(claim, volume))
+}
+
+fn is_meant(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    claim_ref(volume).is_some_and(|reference| is_for(reference, claim))
+        && capacity(volume) >= requested(claim)
+        && same_mode(claim, volume)
+}
+
+fn is_free(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
+    claim_ref(volume).is_none()
+        && phase == Some("Available")
+        && mismatch(claim, volume).is_none()
+        && is_selected(claim, volume)
 }
 
 /// Tells why a volume does not do for a claim.
@@ -325,7 +333,7 @@ fn requested(claim: &PersistentVolumeClaim) -> Quantity {
     requested_text(claim).and_then(|text| Quantity::parse(text).ok()).unwrap_or(Quantity::ZERO)
 }
 
-fn capacity(volume: &PersistentVolume) -> Quantity {
+pub(crate) fn capacity(volume: &PersistentVolume) -> Quantity {
     let text = volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref()?.get("storage"));
     text.and_then(|text| Quantity::parse(&text.0).ok()).unwrap_or(Quantity::ZERO)
 }

@@ -23,8 +23,9 @@ use kube::{
 use parking_lot::Mutex;
 use ronde_apiserver::{Apiserver, world::World};
 use ronde_control::{
-    machine,
+    machine, operator,
     runner::{Clock, Runner},
+    scheduling::Scheduler,
     vcjob::objects::KeySource,
     volumeclaims::VolumeClaims,
     watch::Cached,
@@ -111,6 +112,18 @@ impl Cluster {
             keys: KeySource::real(),
         };
         Ok(Running::start(machine::runner(options).await?))
+    }
+
+    /// Starts what an operator runs, without the controllers of a machine.
+    pub async fn operate(&self) -> anyhow::Result<Running> {
+        let options = operator::Options {
+            client: self.client.clone(),
+            clock: self.clock.clone(),
+            keys: KeySource::real(),
+            scheduler: Scheduler::for_cluster(),
+            identity: "test".to_owned(),
+        };
+        Ok(Running::start(operator::runner(&options).await?))
     }
 
     /// Makes a client with something that comes before each of its requests.

@@ -14,12 +14,16 @@ use futures::{
     future::{pending, ready},
 };
 use http::Method;
-use k8s_openapi::api::{core::v1::Pod, scheduling::v1::PriorityClass};
+use k8s_openapi::api::{
+    core::v1::{Node, Pod},
+    policy::v1::PodDisruptionBudget,
+    scheduling::v1::PriorityClass,
+};
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams, PostParams},
 };
-use ronde_api::{PodGroup, PodGroupCondition, PodGroupConditionType as Kind, Queue};
+use ronde_api::{HyperNode, PodGroup, PodGroupCondition, PodGroupConditionType as Kind, Queue};
 use ronde_control::{
     pods::{condition, is_deleted},
     podstatus::node_of,
@@ -210,6 +214,92 @@ async fn the_more_important_gang_takes_the_room_of_the_other() -> anyhow::Result
     running.stop().await;
     world.end().await;
     Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_be_disrupted_is_spared() -> anyhow::Result<()> {
+    let world = World::start(&["2"]).await?;
+    let running = world.cluster.control().await?;
+    create(&world.cluster.all::<PriorityClass>(), json!({"metadata": {"name": "high"}, "value": 1000})).await?;
+    for name in ["old", "young"] {
+        gang(&world.cluster, name, 1, json!({})).await?;
+        wait_for_phase(&world.cluster, name, "Running").await?;
+        // The younger one would go: it has to be the younger one by the clock of the objects.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    patch(&world.cluster.api::<Pod>(), "young-0", json!({"metadata": {"labels": {"app": "young"}}})).await?;
+    let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"app": "young"}}});
+    let budgets = world.cluster.api::<PodDisruptionBudget>();
+    create(&budgets, json!({"metadata": {"name": "b"}, "spec": spec})).await?;
+    let counted = || async { Ok(budgets.get("b").await?.status.filter(|status| status.expected_pods == 1)) };
+    within("the budget is counted", SOON, counted).await?;
+    gang(&world.cluster, "high", 1, json!({"priorityClassName": "high"})).await?;
+    wait_for_phase(&world.cluster, "high", "Running").await?;
+    assert_eq!((bound(&world.cluster, "young").await?, bound(&world.cluster, "old").await?), (1, 0));
+    running.stop().await;
+    world.end().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_goes_to_its_group_of_nodes() -> anyhow::Result<()> {
+    let world = World::start(&["4", "4"]).await?;
+    let running = world.cluster.control().await?;
+    let label = json!({"metadata": {"labels": {"volcano.sh/nodegroup-name": "gpu"}}});
+    patch(&world.cluster.all::<Node>(), "n2", label).await?;
+    let queues: Api<Queue> = world.cluster.all();
+    let to = |group: &str| {
+        let wanted = json!({"requiredDuringSchedulingIgnoredDuringExecution": [group]});
+        json!({"weight": 1, "affinity": {"nodeGroupAffinity": wanted}})
+    };
+    create(&queues, json!({"metadata": {"name": "team"}, "spec": to("gpu")})).await?;
+    create(&queues, json!({"metadata": {"name": "part"}, "spec": {"weight": 1, "parent": "team"}})).await?;
+    gang(&world.cluster, "two", 2, json!({"queue": "part"})).await?;
+    assert_eq!(nodes_when_running(&world.cluster, "two").await?, ["n2"], "its parent says where");
+    patch(&queues, "team", json!({"spec": to("none")})).await?;
+    gang(&world.cluster, "one", 1, json!({"queue": "part"})).await?;
+    let (reason, _) = reason(&world.cluster, "one").await?;
+    assert_eq!(reason, "NoNodeMatches");
+    patch(&queues, "team", json!({"spec": {"affinity": null}})).await?;
+    wait_for_phase(&world.cluster, "one", "Running").await?;
+    running.stop().await;
+    world.end().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_stays_within_one_part_of_the_network() -> anyhow::Result<()> {
+    let mut world = World::start(&["2", "2", "2"]).await?;
+    let running = world.cluster.control().await?;
+    let part = |name: &str, nodes: &[&str]| {
+        let member = |node: &&str| json!({"type": "Node", "selector": {"exactMatch": {"name": node}}});
+        let members: Vec<Value> = nodes.iter().map(member).collect();
+        json!({"metadata": {"name": name}, "spec": {"tier": 1, "members": members}})
+    };
+    create(&world.cluster.all::<HyperNode>(), part("left", &["n1", "n2"])).await?;
+    create(&world.cluster.all::<HyperNode>(), part("right", &["n3", "n4"])).await?;
+    gang(&world.cluster, "small", 1, json!({})).await?;
+    wait_for_phase(&world.cluster, "small", "Running").await?;
+    let close = json!({"networkTopology": {"mode": "hard", "highestTierAllowed": 1}});
+    gang(&world.cluster, "four", 4, close).await?;
+    let (why, sentence) = reason(&world.cluster, "four").await?;
+    assert_eq!(why, "TopologyNotSatisfied", "{sentence}");
+    assert!(sentence.starts_with("needs 4 pods × 1 cpu within one part of the network up to tier 1; `"), "{sentence}");
+    world.add_node("n4", "2").await?;
+    let placed = nodes_when_running(&world.cluster, "four").await?;
+    assert!(placed == ["n1", "n2"] || placed == ["n3", "n4"], "{placed:?}");
+    running.stop().await;
+    world.end().await;
+    Ok(())
+}
+
+/// Waits until a gang runs; returns its nodes.
+async fn nodes_when_running(cluster: &Cluster, group: &str) -> anyhow::Result<Vec<String>> {
+    wait_for_phase(cluster, group, "Running").await?;
+    let mut nodes: Vec<String> = pods_of(cluster, group).await?.iter().map(|pod| node_of(pod).to_owned()).collect();
+    nodes.sort();
+    nodes.dedup();
+    Ok(nodes)
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use kube::{Api, ResourceExt as _, api::ListParams};
 use serde_json::json;
 
 use crate::{
-    cluster::{Cluster, ROOT, create, delete, names, within},
+    cluster::{Cluster, ROOT, create, delete, names, patch_status, within},
     endpoints::pod,
     kubelet,
 };
@@ -50,6 +50,41 @@ async fn a_claim_gets_a_directory_that_lives_as_long_as_it() -> anyhow::Result<(
     within("claim and volume are gone", SOON, gone).await?;
     assert_eq!(*cluster.removed.lock(), [PathBuf::from(ROOT).join(&name)]);
     kubelet.abort();
+    running.stop().await;
+    cluster.stop().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_goes_where_a_volume_for_it_exists() -> anyhow::Result<()> {
+    let cluster = Cluster::start().await?;
+    let running = cluster.operate().await?;
+    let kubelets = [kubelet::start(&cluster, "n1", json!({})).await?, kubelet::start(&cluster, "n2", json!({})).await?];
+    let class = json!({"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer"});
+    create(&cluster.all::<StorageClass>(), class).await?;
+    let claims = cluster.api::<PersistentVolumeClaim>();
+    let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}}});
+    let uid = create(&claims, claim).await?.uid();
+    let used = json!({"schedulerName": "volcano",
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]});
+    create(&cluster.api::<Pod>(), pod("user", used)).await?;
+    let why = "FailedScheduling claim `data` waits for a volume: none is free that would do, and nobody makes any";
+    let told = || async { Ok(cluster.events("user").await?.contains(&why.to_owned()).then_some(())) };
+    within("it says what it waits for", SOON, told).await?;
+    let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]});
+    let volume = json!({"metadata": {"name": "disk"}, "spec": {"capacity": {"storage": "2Gi"},
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "local", "local": {"path": "/srv"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}}}});
+    let volumes = cluster.all::<PersistentVolume>();
+    create(&volumes, volume).await?;
+    patch_status(&volumes, "disk", json!({"phase": "Available"})).await?;
+    let placed = || async { Ok(cluster.api::<Pod>().get("user").await?.spec.and_then(|spec| spec.node_name)) };
+    assert_eq!(within("the pod is placed", SOON, placed).await?.0, "n2");
+    let taken = volumes.get("disk").await?.spec.and_then(|spec| spec.claim_ref);
+    assert_eq!(taken.and_then(|claim| claim.uid), uid, "and nobody else can have the volume");
+    kubelets.iter().for_each(tokio::task::JoinHandle::abort);
     running.stop().await;
     cluster.stop().await;
     Ok(())

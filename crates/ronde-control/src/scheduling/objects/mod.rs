@@ -2,6 +2,7 @@
 
 pub mod amounts;
 pub mod groups;
+pub mod node_groups;
 pub mod nodes;
 pub mod pods;
 pub mod selectors;

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::{
     amounts::{quota_requests, requests},
     groups::{self, Around, class_of},
-    nodes,
+    node_groups, nodes,
     pods::{self, Membership, membership},
-    volumes::{Claimed, awaits_node, claim_names, volumes},
+    volumes::{Claimed, awaits_node, chooses, claim_names, volumes},
 };
 use crate::scheduling::Scheduler;
 
@@ -190,7 +190,71 @@ fn claimed(claim: Value, volume: Value, class: Value) -> Vec<Claimed> {
     fn some<K: serde::de::DeserializeOwned>(value: Value) -> Option<Arc<K>> {
         Some(value).filter(|value| !value.is_null()).map(|value| Arc::new(read(value)))
     }
-    vec![Claimed { name: "data".to_owned(), claim: some(claim), volume: some(volume), class: some(class) }]
+    let name = "data".to_owned();
+    vec![Claimed { name, claim: some(claim), volume: some(volume), class: some(class), offers: Vec::new() }]
+}
+
+#[test]
+fn a_claim_that_nobody_makes_a_volume_for_goes_to_one_that_exists() {
+    let class = json!({"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer"});
+    let claim = json!({"metadata": {"name": "data", "namespace": "n", "uid": "u"}, "spec": {"storageClassName": "local",
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}});
+    let volume = |name: &str, size: &str, node: &str| {
+        let term = json!({"matchExpressions": [{"key": "host", "operator": "In", "values": [node]}]});
+        let spec = json!({"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}});
+        Arc::new(read(json!({"metadata": {"name": name}, "spec": spec, "status": {"phase": "Available"}})))
+    };
+    let mut claims = claimed(claim, json!(null), class);
+    assert!(chooses(&claims[0]) && awaits_node(&claims[0]));
+    let why = "claim `data` waits for a volume: none is free that would do, and nobody makes any";
+    assert_eq!(volumes(&claims), Volumes::Missing(why.to_owned()));
+    claims[0].offers = vec![volume("large", "9Gi", "a"), volume("fit", "2Gi", "a"), volume("small", "1Gi", "b")];
+    claims[0].offers.push(volume("far", "3Gi", "c"));
+    claims[0].keep_fitting_offers();
+    let on = |node: &str| claims[0].offer_on(node, &[("host".to_owned(), node.to_owned())].into());
+    let name = |node: &str| on(node).and_then(|volume| volume.metadata.name.clone());
+    assert_eq!(name("a").as_deref(), Some("fit"), "the smallest that will do");
+    assert_eq!(name("b"), None, "it is too small");
+    assert_eq!(name("c").as_deref(), Some("far"));
+    let Volumes::On(places) = volumes(&claims) else { panic!("there are places") };
+    let is_place = |node: &str| places[0].selects(node, &[("host".to_owned(), node.to_owned())].into());
+    assert_eq!([is_place("a"), is_place("b"), is_place("c")], [true, false, true]);
+}
+
+#[test]
+fn a_queue_goes_to_groups_of_nodes() {
+    let check = |what: &str, affinity: Value, own: Value, expected: [bool; 4]| {
+        let mut told = told(&pod(own));
+        node_groups::require(&read(affinity), &mut Arc::make_mut(&mut told.spec).node_affinity);
+        let required = told.spec.node_affinity.required.as_ref();
+        let may_go = |group: Option<&str>| {
+            let labels = group.map(|group| ("volcano.sh/nodegroup-name".to_owned(), group.to_owned()));
+            let labels = labels.into_iter().chain([("disk".to_owned(), "ssd".to_owned())]).collect();
+            required.is_none_or(|selector| selector.selects("n", &labels))
+        };
+        assert_eq!([Some("a"), Some("b"), Some("c"), None].map(may_go), expected, "{what}");
+    };
+    let required = |groups: Value| json!({"requiredDuringSchedulingIgnoredDuringExecution": groups});
+    let preferred = |groups: Value| json!({"preferredDuringSchedulingIgnoredDuringExecution": groups});
+    let all = [true; 4];
+    check("nothing is said", json!({}), json!({}), all);
+    let must = json!({"nodeGroupAffinity": required(json!(["a"]))});
+    check("it must", must.clone(), json!({}), [true, false, false, false]);
+    check(
+        "it would like to",
+        json!({"nodeGroupAffinity": preferred(json!(["b"]))}),
+        json!({}),
+        [false, true, false, false],
+    );
+    let never = json!({"nodeGroupAntiAffinity": required(json!(["a"]))});
+    check("it must not", never, json!({}), [false, true, true, true]);
+    check("it would rather not", json!({"nodeGroupAntiAffinity": preferred(json!(["a"]))}), json!({}), all);
+    let term = |value: &str| json!({"matchExpressions": [{"key": "disk", "operator": "In", "values": [value]}]});
+    let node = |terms: Value| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}});
+    check("the pod's own wish counts too", must.clone(), node(json!([term("hdd")])), [false; 4]);
+    check("each of its wishes", must, node(json!([term("hdd"), term("ssd")])), [true, false, false, false]);
 }
 
 #[test]

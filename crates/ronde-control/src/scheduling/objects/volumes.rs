@@ -1,9 +1,10 @@
 //! Where the volumes of a pod can be.
 //!
 //! A claim that is bound pins the pod to the nodes of its volume. One whose class waits for the first consumer
-//! pins it to where the class can make volumes; the scheduler then tells the claim the node (see `act`).
+//! pins it to where the class can make volumes; the scheduler then tells the claim the node (see `act`). If nobody makes
+//! volumes of the class, it pins it to where those are that exist and are free, and the scheduler then takes one for it.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, TopologySelectorTerm},
@@ -13,8 +14,11 @@ use kube::ResourceExt as _;
 use ronde_scheduler::{NodeSelector, NodeSelectorTerm, Volumes};
 
 use super::selectors::{node_selector, one_of};
+use crate::volumeclaims::claim::{capacity, may_take};
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// The provisioner of classes whose volumes somebody has made by hand.
+const NOBODY: &str = "kubernetes.io/no-provisioner";
 /// The mode of classes that make volumes where the pod is.
 const WAITS: &str = "WaitForFirstConsumer";
 
@@ -26,6 +30,22 @@ pub struct Claimed {
     pub claim: Option<Arc<PersistentVolumeClaim>>,
     pub volume: Option<Arc<PersistentVolume>>,
     pub class: Option<Arc<StorageClass>>,
+    /// Volumes that it may take, the smallest first; only if it is to choose among those that exist.
+    pub offers: Vec<Arc<PersistentVolume>>,
+}
+
+impl Claimed {
+    /// Leaves those of the offers that would do for the claim.
+    pub fn keep_fitting_offers(&mut self) {
+        let Some(claim) = &self.claim else { return };
+        self.offers.retain(|volume| may_take(claim, volume));
+        self.offers.sort_by_key(|volume| (capacity(volume), volume.name_any()));
+    }
+
+    /// Returns the volume to take for a pod on a node.
+    pub fn offer_on(&self, node: &str, labels: &BTreeMap<String, String>) -> Option<&Arc<PersistentVolume>> {
+        self.offers.iter().find(|volume| reach(volume).is_none_or(|reach| reach.selects(node, labels)))
+    }
 }
 
 /// Returns the names of the claims of a pod.
@@ -53,6 +73,11 @@ pub fn awaits_node(claimed: &Claimed) -> bool {
     claimed.claim.as_ref().is_some_and(|claim| !is_bound(claim)) && mode == Some(WAITS)
 }
 
+/// Tells whether a claim takes one of the volumes that exist once the node of its pod is known.
+pub fn chooses(claimed: &Claimed) -> bool {
+    awaits_node(claimed) && claimed.class.as_ref().is_some_and(|class| class.provisioner == NOBODY)
+}
+
 fn place(claimed: &Claimed) -> Result<Option<NodeSelector>, String> {
     let name = &claimed.name;
     let claim = claimed.claim.as_ref().ok_or_else(|| format!("claim `{name}` does not exist"))?;
@@ -62,14 +87,26 @@ fn place(claimed: &Claimed) -> Result<Option<NodeSelector>, String> {
     if claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Lost") {
         return Err(format!("claim `{name}` has lost its volume"));
     }
+    if chooses(claimed) {
+        if claimed.offers.is_empty() {
+            return Err(format!("claim `{name}` waits for a volume: none is free that would do, and nobody makes any"));
+        }
+        let reaches: Option<Vec<NodeSelector>> = claimed.offers.iter().map(|volume| reach(volume)).collect();
+        return Ok(reaches.map(|all| NodeSelector { terms: all.into_iter().flat_map(|one| one.terms).collect() }));
+    }
     if awaits_node(claimed) {
         let terms = claimed.class.as_ref().and_then(|class| class.allowed_topologies.as_deref());
         return Ok(terms.filter(|terms| !terms.is_empty()).map(allowed));
     }
     let volume = claimed.volume.as_ref().filter(|_| is_bound(claim));
     let volume = volume.ok_or_else(|| format!("claim `{name}` has no volume yet"))?;
+    Ok(reach(volume))
+}
+
+/// Returns the nodes that a volume can be used on, if it is not all of them.
+fn reach(volume: &PersistentVolume) -> Option<NodeSelector> {
     let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
-    Ok(affinity.map(node_selector))
+    affinity.map(node_selector)
 }
 
 fn is_bound(claim: &PersistentVolumeClaim) -> bool {

@@ -22,7 +22,7 @@ use ronde_api::{PodGroup, PodGroupConditionType as Kind, PodGroupStatus, Queue};
 use ronde_scheduler::GroupId;
 use serde_json::json;
 
-use super::state::State;
+use super::{act, state::State};
 use crate::{
     pods::act::api,
     podstatus,
@@ -163,7 +163,7 @@ pub async fn write_group(ctx: &Ctx, group: &PodGroup, status: &PodGroupStatus) -
 async fn write_pod(ctx: &Ctx, pod: &Pod, condition: PodCondition) -> Result<(), kube::Error> {
     let why = condition.message.clone().unwrap_or_default();
     podstatus::write(ctx, pod, &[condition], None).await?;
-    ctx.events.warning(pod, "FailedScheduling", why);
+    act::events(ctx, pod).warning(pod, "FailedScheduling", why);
     Ok(())
 }
 
