@@ -1,13 +1,16 @@
 //! Counts why nodes do not take pods of a class, for the sentence that tells it.
+//!
+//! What a node says by itself is kept from one census of a class to the next, so that only those are asked again that
+//! have changed; the count goes over small values and not over nodes.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::rules::{Rule, Rules, Unwanted};
 use crate::{
     cluster::{
         Cluster,
         classes::{Class, Mismatch},
-        nodes::{Mode, NodeState},
+        nodes::{Mode, NodeState, Nodes},
         table::PODS_ID,
     },
     model::{amounts::quantity, ids::NodeName, node::Effect},
@@ -36,6 +39,78 @@ struct Refused {
     is_offered: bool,
 }
 
+/// What a node says to a class by itself, whatever runs on others and whatever is held.
+#[derive(Debug, Clone, Copy)]
+enum Answer {
+    Absent,
+    /// It has room.
+    Open,
+    /// The number of the reason and, if a resource is lacking, how much of it is free and whether any is offered.
+    Refuses {
+        reason: u32,
+        free: i64,
+        is_offered: bool,
+        rank: u32,
+    },
+}
+
+/// What all nodes say by themselves, by their slots.
+#[derive(Debug, Clone, Default)]
+struct Answers {
+    list: Vec<Answer>,
+    reasons: Vec<Refusal>,
+    numbers: BTreeMap<Refusal, u32>,
+}
+
+impl Answers {
+    fn ask(&mut self, slot: usize, class: &Class, nodes: &Nodes) {
+        let place = &nodes.slots[slot];
+        self.list[slot] = match refusal(class, place) {
+            _ if !place.is_present => Answer::Absent,
+            None => Answer::Open,
+            Some(refusal) => {
+                let lacking = if let Refusal::Lacks(id) = refusal { Some(id) } else { None };
+                Answer::Refuses {
+                    reason: self.number(refusal),
+                    free: lacking.map_or(0, |id| place.room(id, Mode::Now)),
+                    is_offered: lacking.is_some_and(|id| place.alloc.get(id) > 0),
+                    rank: place.rank,
+                }
+            }
+        };
+    }
+
+    fn number(&mut self, refusal: Refusal) -> u32 {
+        if let Some(number) = self.numbers.get(&refusal) {
+            return *number;
+        }
+        let number = u32::try_from(self.reasons.len()).unwrap_or(u32::MAX);
+        self.reasons.push(refusal.clone());
+        self.numbers.insert(refusal, number);
+        number
+    }
+
+    /// Sums up those who refuse, by reason.
+    fn sum_up(&self, class: &Class, nodes: &Nodes) -> Vec<Refused> {
+        let mut sums = vec![(0, false, None::<(i64, Reverse<u32>, usize)>); self.reasons.len()];
+        for (slot, answer) in self.list.iter().enumerate() {
+            let Answer::Refuses { reason, free, is_offered, rank } = *answer else { continue };
+            let (count, offered, most) = &mut sums[reason as usize];
+            *count += 1;
+            *offered |= is_offered;
+            *most = (*most).max(Some((free, Reverse(rank), slot)));
+        }
+        let sums = self.reasons.iter().zip(sums);
+        let refused = sums.map(|(refusal, (count, is_offered, most))| {
+            let lacking = if let Refusal::Lacks(id) = refusal { Some(id) } else { None };
+            let need = lacking.and_then(|id| class.request.iter().find(|(other, _)| other == id));
+            let most_free = most.filter(|_| lacking.is_some()).map(|(free, _, slot)| (free, nodes.name(slot).clone()));
+            Refused { count, need: need.map_or(0, |(_, amount)| *amount), most_free, is_offered }
+        });
+        refused.collect()
+    }
+}
+
 /// What all nodes say to pods of a class.
 #[derive(Debug, Clone)]
 pub struct Census {
@@ -46,42 +121,40 @@ pub struct Census {
     room: Vec<(u32, NodeName)>,
     refused: Vec<(Refusal, Refused)>,
     names: Vec<String>,
+    answers: Answers,
 }
 
 impl Census {
-    /// Asks every node about a pod; stands for all pods of its class.
-    pub fn new(cluster: &mut Cluster, pod: usize, serial: u64) -> Self {
+    /// Asks every node about a pod; stands for all pods of its class. `before` is an earlier one, with the position of the
+    /// log of nodes at that time.
+    pub fn new(cluster: &mut Cluster, pod: usize, serial: u64, before: Option<(u64, &Self)>) -> Self {
         let state = cluster.pods.get(pod).clone();
         let class = cluster.classes.get(state.class).clone();
+        let answers = ask(&class, &cluster.nodes, before);
         let rules = class.has_rules.then(|| Rules::new(cluster, &class, state.pod.id.namespace()));
         let unwanted = Unwanted::new(cluster, &state.pod);
         let group = cluster.groups.get(state.group);
         let mut room = Vec::new();
-        let mut refused: BTreeMap<Refusal, Refused> = BTreeMap::new();
-        let mut nodes = 0;
-        for (_, place) in cluster.nodes.present() {
-            nodes += 1;
-            let neighbour = || {
-                let labels = &place.node.labels;
-                let rule = rules.as_ref();
-                let rule = rule.and_then(|rules| rules.against(&state.pod, labels, &cluster.neighbours.namespaces));
-                rule.or_else(|| unwanted.is_at(labels).then_some(Rule::Unwanted))
-            };
+        let mut others: BTreeMap<Refusal, Refused> = BTreeMap::new();
+        let open = answers.list.iter().enumerate().filter(|(_, answer)| matches!(answer, Answer::Open));
+        for place in open.map(|(slot, _)| &cluster.nodes.slots[slot]) {
+            let labels = &place.node.labels;
+            let rule = rules.as_ref();
+            let rule = rule.and_then(|rules| rules.against(&state.pod, labels, &cluster.neighbours.namespaces));
+            let rule = rule.or_else(|| unwanted.is_at(labels).then_some(Rule::Unwanted));
             let is_held = || place.fits_beside_claims(&class, Mode::Now, (state.group, group.priority())) == 0;
-            let refusal = match refusal(&class, place) {
-                None => neighbour().map(Refusal::Rule).or_else(|| is_held().then_some(Refusal::Held)),
-                refusal => refusal,
-            };
-            match refusal {
+            match rule.map(Refusal::Rule).or_else(|| is_held().then_some(Refusal::Held)) {
                 None => room.push((place.fits(&class, Mode::Now), place.node.name.clone())),
-                Some(refusal) => note(&mut refused, refusal, &class, place),
+                Some(refusal) => others.entry(refusal).or_default().count += 1,
             }
         }
         room.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-        let mut refused: Vec<_> = refused.into_iter().collect();
+        let refused = answers.reasons.iter().cloned().zip(answers.sum_up(&class, &cluster.nodes));
+        let mut refused: Vec<_> = refused.filter(|(_, refused)| refused.count > 0).chain(others).collect();
         refused.sort_by(|a, b| b.1.count.cmp(&a.1.count).then_with(|| a.0.cmp(&b.0)));
+        let nodes = answers.list.iter().filter(|answer| !matches!(answer, Answer::Absent)).count();
         let names = (0..cluster.resources.len()).map(|id| cluster.resources.name(id).to_string()).collect();
-        Self { serial, nodes, room, refused, names }
+        Self { serial, nodes, room, refused, names, answers }
     }
 
     /// Tells whether no node would do however empty it were.
@@ -167,6 +240,18 @@ impl Census {
     }
 }
 
+/// Asks the nodes that have changed since an earlier census, or all.
+fn ask(class: &Class, nodes: &Nodes, before: Option<(u64, &Census)>) -> Answers {
+    let known = before.and_then(|(seen, census)| Some((nodes.changed_since(seen)?, &census.answers)));
+    let mut answers = known.map_or_else(Answers::default, |(_, answers)| answers.clone());
+    answers.list.resize(nodes.slots.len(), Answer::Absent);
+    match known {
+        Some((changed, _)) => changed.iter().for_each(|slot| answers.ask(*slot as usize, class, nodes)),
+        None => (0..nodes.slots.len()).for_each(|slot| answers.ask(slot, class, nodes)),
+    }
+    answers
+}
+
 fn refusal(class: &Class, place: &NodeState) -> Option<Refusal> {
     if let Some(mismatch) = class.mismatch(place) {
         return Some(Refusal::Mismatch(mismatch));
@@ -178,19 +263,6 @@ fn refusal(class: &Class, place: &NodeState) -> Option<Refusal> {
         Some((id, _)) => Some(Refusal::Lacks(*id)),
         None if place.fits(class, Mode::Now) == 0 => Some(Refusal::Port),
         None => None,
-    }
-}
-
-fn note(all: &mut BTreeMap<Refusal, Refused>, refusal: Refusal, class: &Class, place: &NodeState) {
-    let lacking = if let Refusal::Lacks(id) = refusal { Some(id) } else { None };
-    let refused = all.entry(refusal).or_default();
-    refused.count += 1;
-    let Some(id) = lacking else { return };
-    refused.need = class.request.iter().find(|(other, _)| *other == id).map_or(0, |(_, amount)| *amount);
-    refused.is_offered |= place.alloc.get(id) > 0;
-    let free = place.room(id, Mode::Now);
-    if refused.most_free.as_ref().is_none_or(|(most, _)| free > *most) {
-        refused.most_free = Some((free, place.node.name.clone()));
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     plan::{Reason, Waiting},
 };
 
-/// Classes that are counted again in one cycle only to bring sentences up to date: about 1 ms each on 10 000 nodes.
+/// Classes that are counted again in one cycle only to bring sentences up to date.
 const REFRESHED_MAX: usize = 1;
 
 impl Cycle<'_> {
@@ -217,7 +217,9 @@ impl Sentences {
             self.refreshed += usize::from(is_told);
             cycle.cluster.census_serial += 1;
             let serial = cycle.cluster.census_serial;
-            Arc::new(Census::new(cycle.cluster, pod, serial))
+            let before = cycle.cluster.censuses.remove(&class);
+            let before = before.as_ref().map(|(seen, census)| (*seen, &**census));
+            Arc::new(Census::new(cycle.cluster, pod, serial, before))
         };
         cycle.cluster.censuses.insert(class, (end, census.clone()));
         self.counted.insert(class, Some(census.clone()));

@@ -186,9 +186,16 @@ impl Cycle<'_> {
         }
         self.put_in_order(&mut victims);
         let mut taken: BTreeMap<usize, Row> = BTreeMap::new();
+        let mut spent = BTreeSet::new();
         victims.retain(|victim| {
-            let row = self.row_of(victim);
             let levels = &rights[&victim.account];
+            // Most have no more than their part soon: nobody else of them needs to be looked at.
+            let is_spent = |level: &usize| !self.is_above(*level, taken.get(level), &request, |_| true);
+            if spent.contains(&victim.account) || levels.iter().any(is_spent) {
+                spent.insert(victim.account);
+                return false;
+            }
+            let row = self.row_of(victim);
             let may_go = levels.iter().all(|level| self.may_lose(*level, taken.get(level), &row, &request));
             if may_go {
                 levels.iter().for_each(|level| taken.entry(*level).or_default().add_row(&row, 1));
@@ -222,23 +229,34 @@ impl Cycle<'_> {
             other != asks.account && own.iter().take_while(|level| !theirs.contains(level)).all(stays_within);
         let levels: Vec<usize> = theirs.into_iter().take_while(|level| !own.contains(level)).collect();
         let is_reclaimable = levels.iter().all(|level| self.ledger.accounts[*level].queue.reclaimable);
-        let is_above = |level: &usize| {
-            let account = &self.ledger.accounts[*level];
-            let has = |id: usize| account.allocated.get(id) - account.leaving.get(id);
-            request.iter().any(|(id, _)| *id != PODS_ID && has(*id) > account.deserved.get(*id))
-        };
+        let is_above = |level: &usize| self.is_above(*level, None, request, |_| true);
         (deserves && is_reclaimable && levels.iter().all(is_above)).then_some(levels)
     }
 
     /// Tells whether a queue is above its part in something that is asked and that a victim has, and keeps its guarantee.
     fn may_lose(&self, level: usize, taken: Option<&Row>, row: &Row, request: &[(usize, i64)]) -> bool {
+        let guarantee = |id: usize| self.ledger.accounts[level].guarantee(id);
+        self.is_above(level, taken, request, |id| row.get(id) > 0)
+            && row.positive().iter().all(|(id, amount)| self.left(level, taken, *id) - amount >= guarantee(*id))
+    }
+
+    /// Tells whether a queue is above its part in something that is asked and that `counts`.
+    fn is_above(
+        &self,
+        level: usize,
+        taken: Option<&Row>,
+        request: &[(usize, i64)],
+        counts: impl Fn(usize) -> bool,
+    ) -> bool {
+        let deserved = &self.ledger.accounts[level].deserved;
+        let mut asked = request.iter().map(|(id, _)| *id).filter(|id| *id != PODS_ID && counts(*id));
+        asked.any(|id| self.left(level, taken, id) > deserved.get(id))
+    }
+
+    /// Returns what a queue has of a resource beside what is taken from it.
+    fn left(&self, level: usize, taken: Option<&Row>, id: usize) -> i64 {
         let account = &self.ledger.accounts[level];
-        let taken = |id: usize| taken.map_or(0, |taken| taken.get(id));
-        let has = |id: usize| account.allocated.get(id) - account.leaving.get(id) - taken(id);
-        let is_above =
-            |(id, _): &(usize, i64)| *id != PODS_ID && row.get(*id) > 0 && has(*id) > account.deserved.get(*id);
-        request.iter().any(is_above)
-            && row.positive().iter().all(|(id, amount)| has(*id) - amount >= account.guarantee(*id))
+        account.allocated.get(id) - account.leaving.get(id) - taken.map_or(0, |taken| taken.get(id))
     }
 
     /// Returns the pods of a group above its minimum one by one, and then all of them together.
