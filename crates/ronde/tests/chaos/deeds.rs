@@ -31,6 +31,8 @@ pub struct Deeds {
     pods: Vec<String>,
     /// Jobs that were not deleted, and how often they have to succeed.
     pub jobs: BTreeMap<String, u64>,
+    /// Volcano's jobs that were not deleted, and how many pods each has.
+    pub gangs: BTreeMap<String, u64>,
     pub crowd: u64,
     pub row: u64,
     done: BTreeMap<&'static str, u64>,
@@ -38,7 +40,8 @@ pub struct Deeds {
 
 impl Deeds {
     pub async fn begin(instance: &Instance) -> Self {
-        let deeds = Self { next: 0, pods: Vec::new(), jobs: BTreeMap::new(), crowd: 2, row: 2, done: BTreeMap::new() };
+        let (jobs, gangs, done) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let deeds = Self { next: 0, pods: Vec::new(), jobs, gangs, crowd: 2, row: 2, done };
         let template = |app: &str| json!({"metadata": {"labels": {"app": app}}, "spec": sleeper(instance, "Always")});
         let selector = |app: &str| json!({"matchLabels": {"app": app}});
         let crowd = json!({"metadata": {"name": DEPLOYMENT}, "spec": {
@@ -53,7 +56,7 @@ impl Deeds {
 
     /// Does one thing and says what.
     pub async fn one(&mut self, instance: &mut Instance, dice: &mut Dice) -> String {
-        let (kind, what) = match dice.below(20) {
+        let (kind, what) = match dice.below(23) {
             0..=3 => ("pods made", self.make_pod(instance, dice).await),
             4..=5 => ("pods deleted", self.delete_pod(instance, dice).await),
             6..=7 => ("jobs made", self.make_job(instance, dice).await),
@@ -63,6 +66,8 @@ impl Deeds {
             11..=13 => ("supervisors killed", kill_one(&instance.supervisors(), "supervisor", dice)),
             14..=16 => ("processes killed", kill_one(&instance.container_processes(), "process of a pod", dice)),
             17..=18 => ("daemons killed", kill_daemon(instance).await),
+            19..=20 => ("gangs made", self.make_gang(instance, dice).await),
+            21 => ("gangs deleted", self.delete_gang(instance, dice).await),
             _ => ("daemons killed", stumble(instance, dice).await),
         };
         *self.done.entry(kind).or_default() += 1;
@@ -103,8 +108,7 @@ impl Deeds {
         }
         let name = self.name("job");
         let (completions, parallelism) = (1 + dice.below(3), 1 + dice.below(2));
-        let milliseconds = dice.below(1500);
-        let work = format!("sleep {}.{:03}", milliseconds / 1000, milliseconds % 1000);
+        let work = work(dice);
         let job = json!({"metadata": {"name": name}, "spec": {
             "completions": completions, "parallelism": parallelism, "backoffLimit": 100,
             "template": {"spec": pod(instance, "Never", &work)}}});
@@ -118,6 +122,29 @@ impl Deeds {
         let Some(name) = dice.pick(&names) else { return "no job to delete".to_owned() };
         delete::<Job>(&instance.client, name, None).await;
         self.jobs.remove(name);
+        format!("delete {name}")
+    }
+
+    async fn make_gang(&mut self, instance: &Instance, dice: &mut Dice) -> String {
+        if self.gangs.len() >= OBJECTS_MAX {
+            return self.delete_gang(instance, dice).await;
+        }
+        let name = self.name("gang");
+        let (pods, work) = (1 + dice.below(3), work(dice));
+        let task = json!({"name": "w", "replicas": pods, "template": {"spec": pod(instance, "Never", &work)}});
+        let policy = json!({"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"});
+        let gang = json!({"metadata": {"name": name}, "spec": {"schedulerName": "volcano", "minAvailable": pods,
+            "maxRetry": 100, "policies": [policy], "plugins": {"svc": []}, "tasks": [task]}});
+        create::<ronde_api::Job>(&instance.client, gang).await;
+        self.gangs.insert(name.clone(), pods);
+        format!("make {name} of {pods} pods")
+    }
+
+    async fn delete_gang(&mut self, instance: &Instance, dice: &mut Dice) -> String {
+        let names: Vec<String> = self.gangs.keys().cloned().collect();
+        let Some(name) = dice.pick(&names) else { return "no gang to delete".to_owned() };
+        delete::<ronde_api::Job>(&instance.client, name, None).await;
+        self.gangs.remove(name);
         format!("delete {name}")
     }
 
@@ -152,6 +179,12 @@ async fn stumble(instance: &mut Instance, dice: &mut Dice) -> String {
     instance.stumble(after);
     instance.revive().await;
     format!("kill the daemon, and the next one after {} ms", after.as_millis())
+}
+
+/// Work that takes a while and succeeds.
+fn work(dice: &mut Dice) -> String {
+    let milliseconds = dice.below(1500);
+    format!("sleep {}.{:03}", milliseconds / 1000, milliseconds % 1000)
 }
 
 fn sleeper(instance: &Instance, restart_policy: &str) -> Value {

@@ -2,8 +2,8 @@
 //!
 //! Killed with SIGKILL are the daemon (also while it starts), supervisors, and processes of containers; never
 //! anything but this test's own instance, found by its data directory. At the end every container that the API calls
-//! running is a living process and the other way round, Jobs have counted right, no attempt has run twice, and
-//! `ronde down` leaves nothing behind. It prints its seed; `RONDE_CHAOS_SEED` and `RONDE_CHAOS_SECONDS` change it and
+//! running is a living process and the other way round, Jobs have counted right, gangs have come to their end whole, no
+//! attempt has run twice, and `ronde down` leaves nothing behind. It prints its seed; `RONDE_CHAOS_SEED` and `RONDE_CHAOS_SECONDS` change it and
 //! its length (`make soak`).
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]

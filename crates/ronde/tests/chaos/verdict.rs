@@ -101,6 +101,14 @@ async fn of_owners(instance: &Instance, deeds: &Deeds) -> Vec<String> {
         expect(&format!("{name}: succeeded"), status.succeeded, deeds.jobs.get(&name).copied().unwrap_or(0));
         expect(&format!("{name}: active"), status.active, 0);
     }
+    let gangs = list::<ronde_api::Job>(instance).await;
+    expect("gangs", i32::try_from(gangs.len()).ok(), deeds.gangs.len() as u64);
+    for gang in gangs {
+        let (name, status) = (gang.metadata.name.unwrap_or_default(), gang.status.unwrap_or_default());
+        expect(&format!("{name}: succeeded"), Some(status.succeeded), deeds.gangs.get(&name).copied().unwrap_or(0));
+        let has_ended = status.state.phase == Some(ronde_api::JobPhase::Completed);
+        expect(&format!("{name}: completed"), Some(has_ended.into()), 1);
+    }
     let crowd = get::<Deployment>(instance, DEPLOYMENT).await.status.unwrap_or_default();
     expect("the deployment's pods", crowd.replicas, deeds.crowd);
     expect("the deployment's available pods", crowd.available_replicas, deeds.crowd);
