@@ -162,7 +162,7 @@ pub struct Writer {
 
 impl Writer {
     pub async fn run(self, stop: CancellationToken) {
-        stop.run_until_cancelled_owned(self.write_all()).await;
+        stop.run_until_cancelled_owned(Box::pin(self.write_all())).await;
     }
 
     async fn write_all(mut self) {
