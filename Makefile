@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 # Seconds of chaos.
 SOAK_SECONDS ?= 300
 
-.PHONY: help preflight build demo check lint test e2e e2e-tools e2e-tensorflow conformance bench-apiserver bench-collective bench-node bench-scheduler soak fuzz wheel test-python generate clean
+.PHONY: help preflight build demo check lint test e2e e2e-tools e2e-tensorflow conformance bench-apiserver bench-collective bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -66,6 +66,11 @@ bench-collective: preflight ## Measure allreduce on this machine beside Open MPI
 	cargo build $(LOCKED) --release -p ronde-bench
 	@release="$$(tools/target-dir.sh)/release"; \
 	"$$release/ronde-bench" collective
+
+bench-gang: preflight ## Measure gangs on a real API server from the first request to the last node, beside a bare loop
+	cargo build $(LOCKED) --release -p ronde -p ronde-bench
+	@release="$$(tools/target-dir.sh)/release"; \
+	"$$release/ronde-bench" gang --ronde "$$release/ronde" --kubernetes e2e/kubernetes.sh
 
 bench-node: preflight ## Measure pods beside kubelet with containerd, as ratios (that needs root)
 	cargo build $(LOCKED) --release -p ronde -p ronde-bench

@@ -5,6 +5,7 @@
 
 mod apiserver;
 mod collective;
+mod gang;
 mod node;
 mod scheduler;
 
@@ -38,6 +39,8 @@ enum What {
     /// One rank of the above.
     #[command(hide = true)]
     CollectiveRank(collective::RankArgs),
+    /// Gangs from the first request until all pods have nodes, on a real API server, beside a bare loop.
+    Gang(gang::Options),
     /// The node beside kubelet with containerd: starts, ends, memory, exec and logs of pods.
     Node {
         /// The ronde program to measure.
@@ -61,6 +64,7 @@ async fn main() -> anyhow::Result<()> {
         What::Apiserver { ronde, kubernetes, rounds } => apiserver::run(&ronde, &kubernetes, rounds).await,
         What::Collective(options) => collective::run(&options),
         What::CollectiveRank(args) => collective::run_rank(&args),
+        What::Gang(options) => gang::run(&options).await,
         What::Node { ronde, kubelet } => node::run(&ronde, &kubelet).await,
         What::Scheduler { rounds } => scheduler::run(rounds),
     }

@@ -47,8 +47,12 @@ impl Cluster {
         Ok(cluster)
     }
 
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
     pub async fn client(&self) -> anyhow::Result<Client> {
-        let kubeconfig = Kubeconfig::read_from(self.folder.path().join("kubeconfig"))?;
+        let kubeconfig = Kubeconfig::read_from(self.kubeconfig())?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         Ok(Client::try_from(config)?)
     }

@@ -4,7 +4,7 @@
 //! the same pods, one measurement after the other, over TLS as any client would. Where the real one cannot
 //! run, the reason is said and ours is measured alone.
 
-mod cluster;
+pub mod cluster;
 mod load;
 mod table;
 mod usage;
