@@ -40,8 +40,36 @@ pub fn descendants() -> io::Result<()> {
     Err(io::Error::other("new processes appear faster than they can be killed"))
 }
 
+/// Sends a signal to everything that descends from this process, and returns how many processes that were.
+///
+/// What is made meanwhile may be missed: who kills calls again until there is nothing left.
+pub fn tree(signal: Signal) -> usize {
+    let mut found = children_of(rustix::process::getpid());
+    let mut reached = 0;
+    while let Some(pid) = found.get(reached).copied() {
+        found.extend(children_of(pid));
+        reached += 1;
+    }
+    for pid in &found {
+        // It may have ended, or belong to somebody else by now: nothing to be done about either.
+        let _ = rustix::process::kill_process(*pid, signal);
+    }
+    found.len()
+}
+
 fn children() -> io::Result<Vec<Pid>> {
     let own = rustix::process::getpid().as_raw_nonzero();
     let text = fs_err::read_to_string(format!("/proc/self/task/{own}/children"))?;
-    Ok(text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect())
+    Ok(pids(&text))
+}
+
+/// The children of all threads of a process; none if it has ended.
+fn children_of(pid: Pid) -> Vec<Pid> {
+    let Ok(threads) = fs_err::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else { return Vec::new() };
+    let texts = threads.flatten().filter_map(|thread| fs_err::read_to_string(thread.path().join("children")).ok());
+    texts.flat_map(|text| pids(&text)).collect()
+}
+
+fn pids(text: &str) -> Vec<Pid> {
+    text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
