@@ -3,6 +3,8 @@
 //! A way is one small trait. Whatever the way, a rank that was started gives two streams and an end, takes orders, and
 //! dies within [`NOTICED_WITHIN`] when this process is gone.
 
+pub mod local;
+
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use futures::future::BoxFuture;

@@ -1,0 +1,167 @@
+//! The keeper: a small process that stands between a launcher and one rank on the same machine.
+//!
+//! It is our own program, started anew under the name [`NAME`], with one socket as its stdin. From there it reads the
+//! program to run and then orders, one byte each: the number of a signal for all that descends from it. It writes how
+//! the program ended. When the launcher goes away, however that happens, or the program ends, everything that is left
+//! below gets SIGTERM and soon SIGKILL. `main` asks here first, before it reads arguments or starts a thread: it forks.
+
+use std::{
+    io::{self, Read, Write},
+    os::{fd::AsFd, unix::net::UnixStream},
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
+
+use ronde_process::{Alone, Ended, Fork, Namespaces, Program, become_program, fork, kill};
+use rustix::process::{Pid, Signal};
+
+/// Our program is a keeper when it is called by this name.
+pub const NAME: &str = "ronde-keep";
+/// Time to end after SIGTERM. Half of what a launcher that was killed may be outlived by.
+const GRACE: Duration = Duration::from_secs(1);
+/// Between two rounds of SIGKILL, for what was made meanwhile.
+const AGAIN: Duration = Duration::from_millis(10);
+/// A program with its environment; the kernel takes no more than a few megabytes.
+const PROGRAM_MAX: usize = 64 << 20;
+
+/// What a keeper says at the end: a letter and a number.
+pub(crate) const REPORT: usize = 5;
+
+/// Runs a keeper if the arguments ask for one.
+pub fn run(args: &[String]) -> Option<ExitCode> {
+    matches!(args, [name] if name == NAME).then(|| {
+        keep().unwrap_or_else(|error| {
+            let _ = writeln!(io::stderr(), "ronde: cannot keep a rank: {error}");
+            ExitCode::FAILURE
+        })
+    })
+}
+
+fn keep() -> io::Result<ExitCode> {
+    let alone = Alone::check()?;
+    let mut launcher = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let program = read_program(&mut launcher)?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    match fork(alone, Namespaces::default())? {
+        Fork::Child => Ok(begin(&program)),
+        Fork::Parent(child) => {
+            let orders = launcher.try_clone()?;
+            thread::Builder::new().name("orders".to_owned()).spawn(move || obey(orders))?;
+            reap(child.pid, &mut launcher)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// In the child: leaves the keeper's session and files behind and becomes the program.
+fn begin(program: &Program) -> ExitCode {
+    let error = match leave() {
+        Ok(()) => become_program(program),
+        Err(error) => error,
+    };
+    let name = program.argv.first().map_or("", String::as_str);
+    let _ = writeln!(io::stderr(), "ronde: cannot run `{name}`: {error}");
+    // As shells tell it.
+    ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
+}
+
+fn leave() -> io::Result<()> {
+    rustix::process::setsid()?;
+    // Should the keeper itself be killed, at least the rank goes too.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    rustix::stdio::dup2_stdin(fs_err::File::open("/dev/null")?)?;
+    fork::keep_only(&[]);
+    Ok(())
+}
+
+/// Waits for all that descends from here; tells the launcher when the program is among it.
+fn reap(program: Pid, launcher: &mut UnixStream) -> io::Result<()> {
+    while let Some((pid, ended)) = fork::wait_for_any()? {
+        if pid == program {
+            // If nobody listens any more, the other thread has seen it too.
+            let _ = launcher.write_all(&report(ended));
+            thread::Builder::new().name("sweep".to_owned()).spawn(stop_all)?;
+        }
+    }
+    Ok(())
+}
+
+/// Passes on what the launcher orders; its end is the last order.
+fn obey(mut orders: UnixStream) {
+    let mut order = [0_u8];
+    while orders.read_exact(&mut order).is_ok() {
+        match Signal::from_named_raw(i32::from(order[0])) {
+            Some(Signal::KILL) => kill_all(),
+            Some(signal) => {
+                kill::tree(signal);
+            }
+            None => {}
+        }
+    }
+    stop_all();
+}
+
+fn stop_all() {
+    kill::tree(Signal::TERM);
+    thread::sleep(GRACE);
+    kill_all();
+}
+
+/// Goes on until the process ends, which it does with its last descendant.
+fn kill_all() {
+    loop {
+        kill::tree(Signal::KILL);
+        thread::sleep(AGAIN);
+    }
+}
+
+fn read_program(launcher: &mut impl Read) -> io::Result<Program> {
+    let mut size = [0; 4];
+    launcher.read_exact(&mut size)?;
+    let size = usize::try_from(u32::from_be_bytes(size)).unwrap_or(usize::MAX);
+    if size > PROGRAM_MAX {
+        return Err(io::Error::other("the program does not fit"));
+    }
+    let mut text = vec![0; size];
+    launcher.read_exact(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// Writes a program as [`read_program`] reads it.
+pub(crate) fn program_frame(program: &Program) -> io::Result<Vec<u8>> {
+    let text = serde_json::to_vec(program)?;
+    let size = u32::try_from(text.len()).map_err(io::Error::other)?;
+    Ok([size.to_be_bytes().as_slice(), &text].concat())
+}
+
+fn report(ended: Ended) -> [u8; REPORT] {
+    let (letter, number) = match ended {
+        Ended::Code(code) => (b'c', code),
+        Ended::Signal(number) => (b's', number),
+    };
+    let [a, b, c, d] = number.to_be_bytes();
+    [letter, a, b, c, d]
+}
+
+/// Reads what [`report`] has written.
+pub(crate) fn read_report([letter, a, b, c, d]: [u8; REPORT]) -> Ended {
+    let number = i32::from_be_bytes([a, b, c, d]);
+    if letter == b's' { Ended::Signal(number) } else { Ended::Code(number) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for ended in [Ended::Code(0), Ended::Code(255), Ended::Signal(9)] {
+            assert_eq!(read_report(report(ended)), ended);
+        }
+        let program = Program { argv: vec!["a b".into()], env: vec![("A".into(), "ü\n".into())], folder: "/".into() };
+        let frame = program_frame(&program).unwrap();
+        assert_eq!(read_program(&mut frame.as_slice()).unwrap(), program);
+        assert!(read_program(&mut [255_u8; 8].as_slice()).is_err());
+    }
+}

@@ -1,0 +1,172 @@
+//! What ranks write, line by line with their prefix: `[3]<stdout>:step 7`.
+//!
+//! A pump per stream makes blocks of whole lines; one thread writes them, to stdout, to stderr and to the files of
+//! `--output-filename`. Between them is a short queue: when nobody reads our output the ranks wait, and nothing grows.
+//! One thread for both streams, because they are often the same pipe or terminal and lines must not mix there.
+
+mod lines;
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    sync::mpsc,
+    task::JoinHandle,
+};
+
+pub use self::lines::{Lines, Tail};
+use crate::clock;
+
+/// Bytes that a pump takes at once.
+const CHUNK: usize = 16 << 10;
+/// Blocks that wait to be written: 1 MiB, or 15 times that if every line is empty but for its prefix.
+const QUEUE: usize = 64;
+
+/// One of the two streams of a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl Stream {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
+
+/// How output is shown and kept.
+#[derive(Debug, Clone, Default)]
+pub struct OutputOptions {
+    /// Put the time of day before each prefix.
+    pub with_time: bool,
+    /// The folder that gets a copy of all streams.
+    pub folder: Option<PathBuf>,
+}
+
+/// Where the output goes in the end.
+pub struct Sinks {
+    pub stdout: Box<dyn Write + Send>,
+    pub stderr: Box<dyn Write + Send>,
+}
+
+impl Default for Sinks {
+    fn default() -> Self {
+        Self { stdout: Box::new(io::stdout()), stderr: Box::new(io::stderr()) }
+    }
+}
+
+/// The output of a job.
+#[derive(Debug)]
+pub struct Output {
+    options: OutputOptions,
+    blocks: mpsc::Sender<Block>,
+    writer: thread::JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Block {
+    stream: Stream,
+    bytes: Vec<u8>,
+    copy: Option<Arc<File>>,
+}
+
+impl Output {
+    /// Begins to write. Makes the folder for copies if one is wanted.
+    pub fn start(sinks: Sinks, options: OutputOptions) -> io::Result<Self> {
+        if let Some(folder) = &options.folder {
+            fs_err::create_dir_all(folder)?;
+        }
+        let (blocks, queue) = mpsc::channel(QUEUE);
+        let writer = thread::Builder::new().name("output".to_owned()).spawn(move || write(sinks, queue))?;
+        Ok(Self { options, blocks, writer })
+    }
+
+    /// Pumps a stream of a rank until its end; the task then gives the last lines.
+    pub fn attach(
+        &self,
+        (rank, size): (usize, usize),
+        stream: Stream,
+        from: Box<dyn AsyncRead + Send + Unpin>,
+    ) -> io::Result<JoinHandle<Tail>> {
+        let copy = self.options.folder.as_deref().map(|folder| create(folder, (rank, size), stream)).transpose()?;
+        let lines = Lines::new(format!("[{rank}]<{}>:", stream.name()));
+        let to = Pump { blocks: self.blocks.clone(), stream, copy, with_time: self.options.with_time };
+        Ok(tokio::spawn(pump(from, lines, to)))
+    }
+
+    /// Says something of our own, as a line of stderr.
+    pub async fn say(&self, text: &str) {
+        let block = Block { stream: Stream::Stderr, bytes: format!("{text}\n").into_bytes(), copy: None };
+        let _ = self.blocks.send(block).await;
+    }
+
+    /// Waits until all is written. Pumps that still run end then.
+    pub async fn close(self) {
+        drop(self.blocks);
+        let _ = tokio::task::spawn_blocking(move || self.writer.join()).await;
+    }
+}
+
+struct Pump {
+    blocks: mpsc::Sender<Block>,
+    stream: Stream,
+    copy: Option<Arc<File>>,
+    with_time: bool,
+}
+
+impl Pump {
+    async fn send(&self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            let _ = self.blocks.send(Block { stream: self.stream, bytes, copy: self.copy.clone() }).await;
+        }
+    }
+
+    fn time(&self) -> String {
+        if self.with_time { clock::time_of_day() } else { String::new() }
+    }
+}
+
+async fn pump(mut from: Box<dyn AsyncRead + Send + Unpin>, mut lines: Lines, to: Pump) -> Tail {
+    let mut chunk = vec![0; CHUNK];
+    // A stream that breaks has ended: why is told by the end of its rank.
+    while let Ok(read @ 1..) = from.read(&mut chunk).await {
+        to.send(lines.push(&chunk[..read], &to.time())).await;
+    }
+    to.send(lines.finish(&to.time())).await;
+    lines.into_tail()
+}
+
+/// The file of a stream: ranks are padded so that names sort as numbers do.
+fn create(folder: &Path, (rank, size): (usize, usize), stream: Stream) -> io::Result<Arc<File>> {
+    let width = size.saturating_sub(1).max(rank).to_string().len();
+    let folder = folder.join(format!("rank.{rank:0width$}"));
+    fs_err::create_dir_all(&folder)?;
+    Ok(Arc::new(fs_err::File::create(folder.join(stream.name()))?.into_parts().0))
+}
+
+fn write(mut sinks: Sinks, mut queue: mpsc::Receiver<Block>) {
+    let mut is_warned = false;
+    while let Some(Block { stream, bytes, copy }) = queue.blocking_recv() {
+        let sink = match stream {
+            Stream::Stdout => &mut sinks.stdout,
+            Stream::Stderr => &mut sinks.stderr,
+        };
+        // Whoever read may have left, as `| head` does; the job goes on, and so do the copies.
+        let _ = sink.write_all(&bytes).and_then(|()| sink.flush());
+        if let Some(Err(error)) = copy.map(|copy| (&*copy).write_all(&bytes))
+            && !std::mem::replace(&mut is_warned, true)
+        {
+            let _ = writeln!(sinks.stderr, "warning: cannot keep a copy of the output: {error}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A rank as a process of this machine, with a keeper above it ([`crate::keep`]).
+
+use std::{io, os::unix::net::UnixStream as Socket, path::PathBuf, process::Stdio};
+
+use futures::future::BoxFuture;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    process::{Child, Command},
+    sync::{mpsc, oneshot},
+};
+
+use super::{Ended, Order, Program, StartError, Started, Way};
+use crate::keep;
+
+/// Orders that wait to be written; nobody gives more than a few.
+pub(crate) const ORDERS_MAX: usize = 16;
+const KILL: u8 = 9;
+
+/// Starts ranks on this machine.
+#[derive(Debug, Clone)]
+pub struct Local {
+    /// A program whose `main` calls [`keep::run`] first.
+    pub keeper: PathBuf,
+}
+
+impl Default for Local {
+    /// The keeper is this very program, whatever has become of its file.
+    fn default() -> Self {
+        Self { keeper: PathBuf::from("/proc/self/exe") }
+    }
+}
+
+impl Way for Local {
+    fn start<'a>(&'a self, host: &'a str, program: &'a Program) -> BoxFuture<'a, Result<Started, StartError>> {
+        Box::pin(async move {
+            self.spawn(program).map_err(|error| StartError { host: host.to_owned(), why: error.to_string() })
+        })
+    }
+}
+
+impl Local {
+    fn spawn(&self, program: &Program) -> io::Result<Started> {
+        let frame = keep::program_frame(&ronde_process::Program {
+            argv: program.words.clone(),
+            env: program.environment.clone().into_iter().collect(),
+            folder: program.directory.display().to_string(),
+        })?;
+        let (own, keepers) = Socket::pair()?;
+        own.set_nonblocking(true)?;
+        let mut child = Command::new(&self.keeper)
+            .arg0(keep::NAME)
+            .env_clear()
+            // Ctrl-C in a terminal is for the launcher, which passes it on in its own way.
+            .process_group(0)
+            .stdin(Stdio::from(std::os::fd::OwnedFd::from(keepers)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let missing = || io::Error::other("a stream is missing");
+        let stdout = child.stdout.take().ok_or_else(missing)?;
+        let stderr = child.stderr.take().ok_or_else(missing)?;
+        let (orders, given) = mpsc::channel(ORDERS_MAX);
+        let (end, ended) = oneshot::channel();
+        let (reader, writer) = UnixStream::from_std(own)?.into_split();
+        tokio::spawn(watch(Keeper { child, reader, writer }, frame, given, end));
+        Ok(Started { stdout: Box::new(stdout), stderr: Box::new(stderr), orders, ended })
+    }
+}
+
+struct Keeper {
+    child: Child,
+    reader: OwnedReadHalf,
+    writer: OwnedWriteHalf,
+}
+
+/// Passes orders to the keeper until it has told the end, and then waits for its own.
+async fn watch(mut keeper: Keeper, frame: Vec<u8>, orders: mpsc::Receiver<Order>, end: oneshot::Sender<Ended>) {
+    let mut report = [0; keep::REPORT];
+    let ended = tokio::select! {
+        read = keeper.reader.read_exact(&mut report) => read.map(|_| keep::read_report(report)),
+        never = pass_on(&mut keeper.writer, frame, orders) => match never {},
+    };
+    // The receiver may have lost interest.
+    let _ = end.send(match ended {
+        Ok(ronde_process::Ended::Code(code)) => Ended::Code(code),
+        Ok(ronde_process::Ended::Signal(number)) => Ended::Signal(number),
+        Err(error) => Ended::Lost(format!("its keeper is gone ({error})")),
+    });
+    // Until then it clears away what the program left behind; our side of the socket stays open.
+    let _ = keeper.child.wait().await;
+}
+
+/// A keeper that takes no orders any more has ended; that is seen by its report or the lack of one.
+async fn pass_on(
+    writer: &mut OwnedWriteHalf,
+    frame: Vec<u8>,
+    mut orders: mpsc::Receiver<Order>,
+) -> std::convert::Infallible {
+    let _ = writer.write_all(&frame).await;
+    loop {
+        let order = orders.recv().await;
+        let _ = writer.write_all(&[number(order)]).await;
+        if order.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Nobody there to give orders: the rank has no owner and ends.
+fn number(order: Option<Order>) -> u8 {
+    match order {
+        Some(Order::Signal(number)) => u8::try_from(number).unwrap_or_default(),
+        Some(Order::Kill) | None => KILL,
+    }
+}
