@@ -54,7 +54,7 @@ fn keep() -> io::Result<ExitCode> {
     }
 }
 
-/// In the child: leaves the keeper's session and files behind and becomes the program.
+/// In the child: leaves the keeper's session and socket behind and becomes the program.
 fn begin(program: &Program) -> ExitCode {
     let error = match leave() {
         Ok(()) => become_program(program),
@@ -70,8 +70,8 @@ fn leave() -> io::Result<()> {
     rustix::process::setsid()?;
     // Should the keeper itself be killed, at least the rank goes too.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The socket was our stdin; its copy closes by itself when the program begins.
     rustix::stdio::dup2_stdin(fs_err::File::open("/dev/null")?)?;
-    fork::keep_only(&[]);
     Ok(())
 }
 

@@ -69,15 +69,16 @@ impl Default for Sinks {
 #[derive(Debug)]
 pub struct Output {
     options: OutputOptions,
-    blocks: mpsc::Sender<Block>,
+    queue: mpsc::Sender<Message>,
     writer: thread::JoinHandle<()>,
 }
 
 #[derive(Debug)]
-struct Block {
-    stream: Stream,
-    bytes: Vec<u8>,
-    copy: Option<Arc<File>>,
+enum Message {
+    /// Whole lines.
+    Block { stream: Stream, bytes: Vec<u8>, copy: Option<Arc<File>> },
+    /// Nothing after this is written.
+    End,
 }
 
 impl Output {
@@ -86,9 +87,9 @@ impl Output {
         if let Some(folder) = &options.folder {
             fs_err::create_dir_all(folder)?;
         }
-        let (blocks, queue) = mpsc::channel(QUEUE);
-        let writer = thread::Builder::new().name("output".to_owned()).spawn(move || write(sinks, queue))?;
-        Ok(Self { options, blocks, writer })
+        let (queue, messages) = mpsc::channel(QUEUE);
+        let writer = thread::Builder::new().name("output".to_owned()).spawn(move || write(sinks, messages))?;
+        Ok(Self { options, queue, writer })
     }
 
     /// Pumps a stream of a rank until its end; the task then gives the last lines.
@@ -100,25 +101,25 @@ impl Output {
     ) -> io::Result<JoinHandle<Tail>> {
         let copy = self.options.folder.as_deref().map(|folder| create(folder, (rank, size), stream)).transpose()?;
         let lines = Lines::new(format!("[{rank}]<{}>:", stream.name()));
-        let to = Pump { blocks: self.blocks.clone(), stream, copy, with_time: self.options.with_time };
+        let to = Pump { queue: self.queue.clone(), stream, copy, with_time: self.options.with_time };
         Ok(tokio::spawn(pump(from, lines, to)))
     }
 
-    /// Says something of our own, as a line of stderr.
-    pub async fn say(&self, text: &str) {
-        let block = Block { stream: Stream::Stderr, bytes: format!("{text}\n").into_bytes(), copy: None };
-        let _ = self.blocks.send(block).await;
+    /// Says something of our own, as a line of stderr, when its turn comes: nobody waits for that.
+    pub fn say(&self, text: &str) {
+        let (queue, bytes) = (self.queue.clone(), format!("{text}\n").into_bytes());
+        tokio::spawn(async move { queue.send(Message::Block { stream: Stream::Stderr, bytes, copy: None }).await });
     }
 
-    /// Waits until all is written. Pumps that still run end then.
+    /// Waits until all is written that has come so far.
     pub async fn close(self) {
-        drop(self.blocks);
+        let _ = self.queue.send(Message::End).await;
         let _ = tokio::task::spawn_blocking(move || self.writer.join()).await;
     }
 }
 
 struct Pump {
-    blocks: mpsc::Sender<Block>,
+    queue: mpsc::Sender<Message>,
     stream: Stream,
     copy: Option<Arc<File>>,
     with_time: bool,
@@ -127,7 +128,7 @@ struct Pump {
 impl Pump {
     async fn send(&self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
-            let _ = self.blocks.send(Block { stream: self.stream, bytes, copy: self.copy.clone() }).await;
+            let _ = self.queue.send(Message::Block { stream: self.stream, bytes, copy: self.copy.clone() }).await;
         }
     }
 
@@ -154,9 +155,9 @@ fn create(folder: &Path, (rank, size): (usize, usize), stream: Stream) -> io::Re
     Ok(Arc::new(fs_err::File::create(folder.join(stream.name()))?.into_parts().0))
 }
 
-fn write(mut sinks: Sinks, mut queue: mpsc::Receiver<Block>) {
+fn write(mut sinks: Sinks, mut messages: mpsc::Receiver<Message>) {
     let mut is_warned = false;
-    while let Some(Block { stream, bytes, copy }) = queue.blocking_recv() {
+    while let Some(Message::Block { stream, bytes, copy }) = messages.blocking_recv() {
         let sink = match stream {
             Stream::Stdout => &mut sinks.stdout,
             Stream::Stderr => &mut sinks.stderr,

@@ -4,6 +4,10 @@
 //! dies within [`NOTICED_WITHIN`] when this process is gone.
 
 pub mod local;
+pub mod remote;
+pub mod slurm;
+pub mod ssh;
+pub mod ways;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 

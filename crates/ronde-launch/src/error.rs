@@ -1,0 +1,96 @@
+//! Why a job could not be run: who has to act, and what they could do.
+
+use std::{io, path::PathBuf};
+
+use crate::{
+    hosts::HostsError,
+    slots::TooFewSlots,
+    start::{StartError, ssh::OutOfReach},
+};
+
+/// Why a job could not be run. That a rank failed is none of these: it is how a job can end.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("the number of ranks is missing")]
+    NoNumber,
+    #[error("the command that the ranks shall run is missing")]
+    NoCommand,
+    #[error("cannot use the hosts")]
+    Hosts(#[source] HostsError),
+    #[error("{0}")]
+    Slots(TooFewSlots),
+    #[error("cannot read `{}`", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot use the configuration file `{}`: {why}", .path.display())]
+    Config { path: PathBuf, why: String },
+    #[error("{0}")]
+    Parameter(String),
+    #[error("there is no network interface `{0}` on this machine")]
+    Interface(String),
+    #[error("the command `{0}` is empty")]
+    Rsh(String),
+    #[error("cannot keep the output in `{}`", .path.display())]
+    Output { path: PathBuf, source: io::Error },
+    #[error("cannot prepare the job")]
+    Prepare(#[source] io::Error),
+    #[error("{}", unreachable(.0))]
+    Unreachable(Vec<OutOfReach>),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("ranks that come and go are not supported by this build")]
+    Elastic,
+    #[error("the ranks were not started within {seconds} s")]
+    Late { seconds: u64 },
+}
+
+fn unreachable(hosts: &[OutOfReach]) -> String {
+    let lines = hosts.iter().map(|host| format!("ssh not successful for host {}:\n{}", host.host, host.said));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+impl LaunchError {
+    /// Whether the input can be fixed; else the machine, a host or the network is in the way.
+    pub fn is_input(&self) -> bool {
+        match self {
+            Self::Prepare(_) | Self::Unreachable(_) | Self::Start(_) | Self::Late { .. } | Self::Output { .. } => false,
+            Self::NoNumber
+            | Self::NoCommand
+            | Self::Hosts(_)
+            | Self::Slots(_)
+            | Self::Read { .. }
+            | Self::Config { .. }
+            | Self::Parameter(_)
+            | Self::Interface(_)
+            | Self::Rsh(_)
+            | Self::Elastic => true,
+        }
+    }
+
+    /// 2 or 3, as for every command of ours.
+    pub fn exit_code(&self) -> u8 {
+        if self.is_input() { 2 } else { 3 }
+    }
+
+    /// Names a flag or a command that helps.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::NoNumber => "say how many, as in `-np 4`",
+            Self::NoCommand => "it stands at the end, as in `-np 4 python train.py`",
+            Self::Hosts(error) => error.hint(),
+            Self::Slots(_) => "give the hosts more slots (`-H node1:4,node2:4`), or start fewer ranks with -np",
+            Self::Config { .. } => "the same parameters are flags, see --help",
+            Self::Interface(_) => "`ip link` lists the interfaces",
+            Self::Unreachable(hosts) => {
+                let host = hosts.first().map_or("HOST", |host| host.host.as_str());
+                return Some(format!(
+                    "`ssh -o PasswordAuthentication=no {host} true` has to succeed without a question"
+                ));
+            }
+            Self::Elastic => "leave out --min-np and --host-discovery-script",
+            Self::Late { .. } => "give them more time with --start-timeout",
+            Self::Rsh(_) => "name a command that runs a line of shell on a host, as in `--rsh 'ssh -q'`",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}

@@ -1,0 +1,198 @@
+//! A job with a fixed number of ranks: starts them all, waits for them, and ends them together.
+//!
+//! 1. The hosts are tried, 2. a rendezvous is opened, 3. the ranks are started, 4. watched until the last has ended.
+//! The first that fails ends the others: SIGTERM, and SIGKILL after a grace. So does Ctrl-C, and a second one at once.
+
+mod watch;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use futures::{StreamExt as _, TryStreamExt as _, future, stream};
+use ronde_collective::{Secret, Server};
+use tokio::time;
+
+pub use self::watch::{Ending, Failed};
+use self::watch::{Rank, stop_now};
+use crate::{
+    error::LaunchError,
+    output::{Output, Stream},
+    signals::Stops,
+    slots::Slot,
+    start::{Program, StartError, Way as _, remote::Remote, ways::Ways},
+    surroundings,
+};
+
+/// Ranks that are started at a time.
+const STARTS_AT_ONCE: usize = 64;
+
+/// What is to run, and where.
+#[derive(Debug, Clone)]
+pub struct Job {
+    pub slots: Vec<Slot>,
+    pub command: Vec<String>,
+    /// What all ranks have in common; the secret and each one's place are added.
+    pub environment: BTreeMap<String, String>,
+    pub directory: PathBuf,
+    pub start_timeout: Duration,
+}
+
+/// How other machines are reached, and how that is tried before.
+pub struct Reach {
+    pub ways: Ways,
+    /// For ways that can be tried before they are needed.
+    pub tried: Option<Remote>,
+}
+
+/// Runs a job to its end.
+pub async fn run(job: &Job, reach: &Reach, output: Output, mut stops: Stops) -> Result<Ending, LaunchError> {
+    let started = tokio::select! {
+        started = time::timeout(job.start_timeout, start(job, reach, &output)) => started,
+        number = stops.next() => return Ok(Ending::Stopped(number)),
+    };
+    let late = || LaunchError::Late { seconds: job.start_timeout.as_secs() };
+    let (ranks, failed, server) = started.map_err(|_| late())??;
+    if let Some(error) = failed {
+        stop_now(ranks).await;
+        return Err(error.into());
+    }
+    let ending = watch::watch(ranks, &output, &mut stops).await;
+    drop(server);
+    tokio::select! {
+        () = output.close() => {}
+        // Whoever reads our output has stopped reading.
+        _ = stops.next() => {}
+    }
+    Ok(ending)
+}
+
+type Everything = (Vec<Rank>, Option<StartError>, Server);
+
+async fn start(job: &Job, reach: &Reach, output: &Output) -> Result<Everything, LaunchError> {
+    let hosts = Hosts::look(job, reach).await?;
+    let secret = surroundings::secret().map_err(LaunchError::Prepare)?;
+    let server = serve(&secret, hosts.all_local()).map_err(LaunchError::Prepare)?;
+    let common = common_environment(&job.environment, &secret, server.address().port());
+    let (ranks, failed) = start_ranks(job, reach, output, &hosts, &common).await?;
+    Ok((ranks, failed, server))
+}
+
+/// Where this machine is reached from each host; nothing for a host that is this machine.
+struct Hosts(BTreeMap<String, Option<IpAddr>>);
+
+impl Hosts {
+    async fn look(job: &Job, reach: &Reach) -> Result<Self, LaunchError> {
+        let look = |slot: &Slot| {
+            let host = slot.host.clone();
+            async move {
+                let is_local = reach.ways.is_local(&host).await;
+                let address = if is_local { None } else { Some(surroundings::own_address(&host).await) };
+                (host, address)
+            }
+        };
+        let looks = job.slots.iter().filter(|slot| slot.local_rank == 0).map(look);
+        let hosts: BTreeMap<String, Option<IpAddr>> = future::join_all(looks).await.into_iter().collect();
+        let remote: Vec<&str> = hosts.iter().filter(|(_, it)| it.is_some()).map(|(name, _)| name.as_str()).collect();
+        if let Some(Remote::Ssh(ssh)) = &reach.tried {
+            let out_of_reach = ssh.check(&remote).await;
+            if !out_of_reach.is_empty() {
+                return Err(LaunchError::Unreachable(out_of_reach));
+            }
+        }
+        Ok(Self(hosts))
+    }
+
+    fn all_local(&self) -> bool {
+        self.0.values().all(Option::is_none)
+    }
+
+    fn rendezvous(&self, host: &str) -> IpAddr {
+        self.0.get(host).copied().flatten().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+}
+
+/// Opens the rendezvous: for this machine alone if no rank is elsewhere.
+fn serve(secret: &str, is_for_this_machine: bool) -> io::Result<Server> {
+    let listen = |address: IpAddr| Server::start(SocketAddr::new(address, 0), Secret::new(secret.as_bytes()));
+    if is_for_this_machine {
+        return listen(Ipv4Addr::LOCALHOST.into());
+    }
+    listen(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| listen(Ipv4Addr::UNSPECIFIED.into()))
+}
+
+async fn start_ranks(
+    job: &Job,
+    reach: &Reach,
+    output: &Output,
+    hosts: &Hosts,
+    common: &BTreeMap<String, String>,
+) -> Result<(Vec<Rank>, Option<StartError>), LaunchError> {
+    let start_one = |slot: &Slot| {
+        let mut environment = common.clone();
+        environment.extend(place(slot));
+        let address = hosts.rendezvous(&slot.host).to_string();
+        environment.insert("HOROVOD_GLOO_RENDEZVOUS_ADDR".to_owned(), address);
+        let program = Program { words: job.command.clone(), environment, directory: job.directory.clone() };
+        let slot = slot.clone();
+        async move {
+            let started = reach.ways.start(&slot.host, &program).await;
+            Ok::<_, io::Error>(match started {
+                Ok(started) => {
+                    let place = (slot.rank, slot.size);
+                    let stdout = output.attach(place, Stream::Stdout, started.stdout)?;
+                    let stderr = output.attach(place, Stream::Stderr, started.stderr)?;
+                    Ok(Rank { slot, orders: started.orders, ended: started.ended, stdout, stderr })
+                }
+                Err(error) => Err(error),
+            })
+        }
+    };
+    let tried: Vec<Result<Rank, StartError>> = stream::iter(job.slots.iter().map(start_one))
+        .buffered(STARTS_AT_ONCE)
+        .try_collect()
+        .await
+        .map_err(LaunchError::Prepare)?;
+    let (mut ranks, mut failed) = (Vec::new(), None);
+    for one in tried {
+        match one {
+            Ok(rank) => ranks.push(rank),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    Ok((ranks, failed))
+}
+
+/// The variables that tell a rank its place.
+pub fn place(slot: &Slot) -> [(String, String); 7] {
+    [
+        ("HOROVOD_HOSTNAME", slot.host.clone()),
+        ("HOROVOD_RANK", slot.rank.to_string()),
+        ("HOROVOD_SIZE", slot.size.to_string()),
+        ("HOROVOD_LOCAL_RANK", slot.local_rank.to_string()),
+        ("HOROVOD_LOCAL_SIZE", slot.local_size.to_string()),
+        ("HOROVOD_CROSS_RANK", slot.cross_rank.to_string()),
+        ("HOROVOD_CROSS_SIZE", slot.cross_size.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+}
+
+/// What all ranks of a job are told.
+fn common_environment(given: &BTreeMap<String, String>, secret: &str, port: u16) -> BTreeMap<String, String> {
+    let mut environment = given.clone();
+    // A secret of somebody else's, of which ranks need to know nothing.
+    environment.remove("_HOROVOD_SECRET_KEY");
+    let added = [
+        ("PYTHONUNBUFFERED", "1".to_owned()),
+        ("HOROVOD_CONTROLLER", "gloo".to_owned()),
+        ("HOROVOD_CPU_OPERATIONS", "gloo".to_owned()),
+        ("HOROVOD_GLOO_RENDEZVOUS_PORT", port.to_string()),
+        ("RONDE_SECRET", secret.to_owned()),
+    ];
+    environment.extend(added.map(|(name, value)| (name.to_owned(), value)));
+    environment
+}

@@ -1,0 +1,225 @@
+//! A rank on another machine, through a program that runs a line of shell there: ssh, srun, or a command of the user's.
+//!
+//! The line is always the same: it reads one more line from its stdin and obeys it. So what the rank is to run and the
+//! secret among its variables never stand on a command line, here or there. What is read starts the program and beside
+//! it a watchdog on the same stdin: signals are passed on as numbers, and when the stream ends, because the launcher
+//! or ssh is gone or the program has ended, the whole process group is ended, within [`super::NOTICED_WITHIN`].
+
+use std::{
+    io,
+    os::unix::process::ExitStatusExt as _,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use tokio::{
+    io::AsyncWriteExt as _,
+    process::{Child, ChildStdin, Command},
+    sync::{mpsc, oneshot},
+    time,
+};
+
+use super::{Ended, Order, Program, StartError, Started, Way, local::ORDERS_MAX, slurm, ssh::Ssh};
+
+/// What is run on the other side. No word of it depends on the rank, and every shell reads it alike.
+pub const LINE: &str = r#"exec /bin/sh -c 'IFS= read -r ronde_code && eval "$ronde_code"'"#;
+/// For the other side to end after it was told to; then our own side is cut off.
+const CUT_AFTER: Duration = Duration::from_millis(1500);
+/// ssh's own code for trouble.
+const TROUBLE: i32 = 255;
+const KILL: i32 = 9;
+
+/// How another machine is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remote {
+    Ssh(Ssh),
+    /// Words of a command; the host goes where `{host}` stands, or to the end.
+    Command(Vec<String>),
+    Srun,
+}
+
+impl Remote {
+    /// The command that runs a line of shell on a host.
+    pub fn words(&self, host: &str, line: &str) -> Vec<String> {
+        let mut words = match self {
+            Self::Ssh(ssh) => ssh.words(host, None),
+            Self::Command(words) if words.iter().any(|word| word.contains("{host}")) => {
+                words.iter().map(|word| word.replace("{host}", host)).collect()
+            }
+            Self::Command(words) => words.iter().cloned().chain([host.to_owned()]).collect(),
+            Self::Srun => slurm::words(host),
+        };
+        words.push(line.to_owned());
+        words
+    }
+
+    fn spawn(&self, host: &str, program: &Program) -> io::Result<Started> {
+        let words = self.words(host, LINE);
+        let name = words.first().cloned().unwrap_or_default();
+        let mut child = Command::new(&name)
+            .args(&words[1..])
+            // Ctrl-C in a terminal is for the launcher, which passes it on in its own way.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot run `{name}`: {error}")))?;
+        let missing = || io::Error::other("a stream is missing");
+        let stdin = child.stdin.take().ok_or_else(missing)?;
+        let stdout = child.stdout.take().ok_or_else(missing)?;
+        let stderr = child.stderr.take().ok_or_else(missing)?;
+        let (orders, given) = mpsc::channel(ORDERS_MAX);
+        let (end, ended) = oneshot::channel();
+        let code = code(program);
+        tokio::spawn(async move {
+            // The receiver may have lost interest.
+            let _ = end.send(watch(&name, child, stdin, &code, given).await);
+        });
+        Ok(Started { stdout: Box::new(stdout), stderr: Box::new(stderr), orders, ended })
+    }
+}
+
+impl Way for Remote {
+    fn start<'a>(&'a self, host: &'a str, program: &'a Program) -> BoxFuture<'a, Result<Started, StartError>> {
+        Box::pin(async move {
+            self.spawn(host, program).map_err(|error| StartError { host: host.to_owned(), why: error.to_string() })
+        })
+    }
+}
+
+/// Passes orders on until the end.
+async fn watch(
+    name: &str,
+    mut child: Child,
+    mut stdin: ChildStdin,
+    code: &str,
+    mut orders: mpsc::Receiver<Order>,
+) -> Ended {
+    let mut write = std::pin::pin!(async {
+        // Nobody there to read: the process has ended, or is about to.
+        let _ = stdin.write_all(code.as_bytes()).await;
+        while let Some(Order::Signal(number)) = orders.recv().await {
+            let _ = stdin.write_all(format!("{number}\n").as_bytes()).await;
+        }
+        let _ = stdin.write_all(b"9\n").await;
+        drop(stdin);
+        time::sleep(CUT_AFTER).await;
+    });
+    tokio::select! {
+        status = child.wait() => read_status(name, status),
+        () = &mut write => {
+            let _ = child.kill().await;
+            Ended::Signal(KILL)
+        }
+    }
+}
+
+fn read_status(name: &str, status: io::Result<ExitStatus>) -> Ended {
+    match status.as_ref().map(|status| (status.code(), status.signal())) {
+        Ok((Some(TROUBLE), _)) => Ended::Lost(format!("`{name}` ended with {TROUBLE}: the way there is broken")),
+        // As shells tell of a signal.
+        Ok((Some(code @ 129..=192), _)) => Ended::Signal(code - 128),
+        Ok((Some(code), _)) => Ended::Code(code),
+        Ok((None, Some(number))) => Ended::Signal(number),
+        Ok((None, None)) => Ended::Lost(format!("`{name}` is gone")),
+        Err(error) => Ended::Lost(format!("`{name}` cannot be waited for: {error}")),
+    }
+}
+
+/// Signals that a launcher may pass on: the shells there wait for the program's end instead of dying themselves.
+const PASSED: &str = "HUP INT QUIT USR1 USR2 TERM";
+
+/// The one line that is read on the other side.
+///
+/// The process group is that of the shell: sshd and srun give it one of its own. The watchdog has no hold on the
+/// program's streams, so that ssh ends with the program.
+fn code(program: &Program) -> String {
+    let exports: Vec<String> =
+        program.environment.iter().map(|(name, value)| format!(" {name}={}", quoted(value))).collect();
+    let export = if exports.is_empty() { String::new() } else { format!("export{}; ", exports.concat()) };
+    let words: Vec<String> = program.words.iter().map(|word| quoted(word)).collect();
+    let words = words.join(" ");
+    let directory = quoted(&program.directory.display().to_string());
+    format!(
+        "ronde_n=$(printf \"\\nx\"); ronde_n=${{ronde_n%x}}; {export}set -- {words}; \
+         cd {directory} >/dev/null 2>&1; unset ronde_n ronde_code; exec 3<&0 </dev/null; \
+         trap : {PASSED}; \
+         ( trap \"\" {PASSED}; exec <&3 3<&- >/dev/null 2>&1; while read -r s; do kill -\"$s\" 0; done; \
+         kill -15 0; sleep 1; kill -9 0 ) & \
+         \"$@\" 3<&-; exit $?\n",
+    )
+}
+
+/// A word as a shell reads it, in one line: `ronde_n` holds a newline there.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r#"'"'"'"#).replace('\n', r#"'"$ronde_n"'"#))
+}
+
+/// Whether a variable may go to another machine: what belongs to this one alone stays.
+pub fn is_exportable(name: &str) -> bool {
+    // Some shells refuse to have these set, and end.
+    const SHELLS_OWN: [&str; 6] = ["UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO"];
+    const HERE: [&str; 3] = ["OLDPWD", "_HOROVOD_SECRET_KEY", "PWD"];
+    let is_word = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && !name.is_empty()
+        && !name.as_bytes()[0].is_ascii_digit();
+    is_word
+        && !name.starts_with("BASH_FUNC_")
+        && !name.ends_with("CUDA_VISIBLE_DEVICES")
+        && !SHELLS_OWN.contains(&name)
+        && !HERE.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_goes_where_the_command_wants_it() {
+        let check = |remote: Remote, expected: &str| assert_eq!(remote.words("h", "line").join(" "), expected);
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect();
+        check(Remote::Command(words("rsh -x")), "rsh -x h line");
+        check(Remote::Command(words("kubectl exec -i {host} -- sh -c")), "kubectl exec -i h -- sh -c line");
+        check(
+            Remote::Ssh(Ssh { port: Some(22), identity: Some("k".into()) }),
+            "ssh -o PasswordAuthentication=no -o StrictHostKeyChecking=no h -p 22 -i k line",
+        );
+    }
+
+    #[test]
+    fn variables_of_this_machine_stay_here() {
+        for name in ["PATH", "A_1", "HOROVOD_RANK", "RONDE_SECRET"] {
+            assert!(is_exportable(name), "{name}");
+        }
+        for name in
+            ["BASH_FUNC_x%%", "OLDPWD", "CUDA_VISIBLE_DEVICES", "X_CUDA_VISIBLE_DEVICES", "a-b", "", "1a", "UID"]
+        {
+            assert!(!is_exportable(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_shell_reads_what_was_meant() {
+        let program = Program {
+            words: ["printf", "%s|", "it's", "two\nlines\n", "$HOME `x` \"q\" \\", "", "$A"].map(str::to_owned).into(),
+            environment: [("A".to_owned(), "a'b\nc $x".to_owned())].into(),
+            directory: "/".into(),
+        };
+        let shell = |words: &[&str], input: &str| {
+            let mut child = std::process::Command::new(words[0])
+                .args(&words[1..])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            io::Write::write_all(child.stdin.as_mut().unwrap(), input.as_bytes()).unwrap();
+            String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+        };
+        let start = ["setsid", "/bin/sh", "-c", LINE];
+        assert_eq!(shell(&start, &code(&program)), "it's|two\nlines\n|$HOME `x` \"q\" \\||$A|");
+        let shows = Program { words: ["sh", "-c", "printf %s \"$A\"; pwd"].map(str::to_owned).into(), ..program };
+        assert_eq!(shell(&start, &code(&shows)), "a'b\nc $x/\n");
+    }
+}
