@@ -3,6 +3,9 @@
 #
 # usage: python.sh wheel | test [pytest arguments]
 #
+# The wheel brings the `ronde` program: a release build for `wheel`, a debug build, which takes less time, for `test`.
+# RONDE_BINARY names one that is there already.
+#
 # PYTHON names the interpreter; the environment sees its packages, so that PyTorch and scikit-learn are found if
 # they are installed there. What is not installed is skipped by the tests, with the reason.
 set -euo pipefail
@@ -20,8 +23,20 @@ prepare() {
     "$environment/bin/pip" install --quiet 'maturin>=1.9,<2' 'setuptools>=61' wheel pytest numpy cloudpickle
 }
 
+# program PROFILE: puts the ronde program where the wheel takes it from, without what only a debugger needs.
+program() {
+    local built=${RONDE_BINARY-}
+    if [[ -z $built ]]; then
+        if [[ $1 == release ]]; then cargo build --release -p ronde; else cargo build -p ronde; fi
+        built=$(tools/target-dir.sh)/$1/ronde
+    fi
+    strip -o python/ronde/ronde.data/scripts/ronde "$built"
+}
+
+# wheel PROFILE
 wheel() {
     rm -rf "$dist"
+    program "$1"
     (cd python/ronde && "$environment/bin/maturin" build --release --out "$dist")
     "$environment/bin/pip" wheel --quiet --no-deps --no-build-isolation --wheel-dir "$dist" python/horovod
     printf 'wheels:\n'
@@ -35,10 +50,10 @@ run_tests() {
 
 prepare
 case ${1-} in
-wheel) wheel ;;
+wheel) wheel release ;;
 test)
     shift
-    wheel
+    wheel debug
     run_tests "$@"
     ;;
 *)

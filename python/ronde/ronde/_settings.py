@@ -4,9 +4,12 @@ The only place that reads it. Launchers are recognised in this order: Horovod's 
 Open MPI, MPICH, Slurm, torchrun; a process that none of them started is alone.
 """
 
+import fcntl
+import ipaddress
 import os
 import re
 import socket
+import struct
 import tempfile
 from dataclasses import dataclass
 from typing import Optional
@@ -179,7 +182,7 @@ def tuning(env=os.environ):
     is_checking = not _flag(env, "HOROVOD_STALL_CHECK_DISABLE")
     return {
         "is_tcp_only": env.get("RONDE_TRANSPORT", "auto") == "tcp",
-        "addresses": [each for each in env.get("RONDE_ADDRESSES", "").split(",") if each],
+        "addresses": _addresses(env.get("RONDE_ADDRESSES", "")),
         "start_timeout": _number(env, "HOROVOD_GLOO_TIMEOUT_SECONDS", 30.0, float),
         "cache_capacity": _number(env, "HOROVOD_CACHE_CAPACITY", 1024),
         "fusion_threshold": _number(env, "HOROVOD_FUSION_THRESHOLD", 128 * 1024 * 1024),
@@ -191,6 +194,38 @@ def tuning(env=os.environ):
         "autotune": _flag(env, "HOROVOD_AUTOTUNE"),
         "autotune_log": env.get("HOROVOD_AUTOTUNE_LOG") or None,
     }
+
+
+def _addresses(names):
+    """Addresses, separated by commas; the name of a network interface stands for those that it has here."""
+    found = []
+    for each in filter(None, (each.strip() for each in names.split(","))):
+        try:
+            found.append(str(ipaddress.ip_address(each)))
+        except ValueError:
+            own = _addresses_of_interface(each)
+            if not own:
+                raise ValueError(f"RONDE_ADDRESSES: `{each}` is neither an address nor an interface with one") from None
+            found += own
+    return found
+
+
+def _addresses_of_interface(name):
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            # SIOCGIFADDR
+            answer = fcntl.ioctl(asked, 0x8915, struct.pack("256s", name.encode()[:15]))
+            found.append(socket.inet_ntoa(answer[20:24]))
+        except OSError:
+            pass
+    try:
+        with open("/proc/net/if_inet6", encoding="ascii") as table:
+            rows = [line.split() for line in table]
+    except OSError:
+        rows = []
+    addresses = [ipaddress.IPv6Address(bytes.fromhex(row[0])) for row in rows if row[5] == name]
+    return found + [str(each) for each in addresses if not each.is_link_local]
 
 
 def log_level(env=os.environ):

@@ -1,6 +1,16 @@
 """What the environment says of a rank before init()."""
 
 import os
+import re
+
+LOG_LEVEL_STR = ["FATAL", "ERROR", "WARNING", "INFO", "DEBUG", "TRACE"]
+# What belongs to one machine, or to nobody else.
+IGNORE_REGEXES = {"BASH_FUNC_.*", "OLDPWD", ".*CUDA_VISIBLE_DEVICES", "_HOROVOD_SECRET_KEY"}
+
+
+def is_exportable(name):
+    """Whether a variable may go to another machine."""
+    return not any(re.match(each, name) for each in IGNORE_REGEXES)
 
 
 def get_env_rank_and_size():

@@ -1,0 +1,107 @@
+"""The launcher's commands and `horovod.run`, with the program that the wheel brings."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+
+HOROVODRUN = os.path.join(sysconfig.get_path("scripts"), "horovodrun")
+TIMEOUT_SECONDS = 120
+
+
+def horovodrun(*words, **options):
+    done = subprocess.run([HOROVODRUN, *words], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, **options)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_ranks_of_the_command_reduce_together(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import numpy, ronde, ronde.numpy\n"
+        "ronde.init()\n"
+        "total = ronde.numpy.allreduce(numpy.arange(4.0) + ronde.rank(), op=ronde.Sum)\n"
+        "print(ronde.rank(), ronde.size(), ronde.local_rank(), total.tolist())\n"
+    )
+    code, out, err = horovodrun("-np", "4", sys.executable, str(script))
+    assert code == 0, err
+    expected = [f"[{rank}]<stdout>:{rank} 4 {rank} [6.0, 10.0, 14.0, 18.0]" for rank in range(4)]
+    assert sorted(out.splitlines()) == expected
+
+
+def test_interfaces_are_resolved_where_the_rank_is(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import ronde\nronde.init()\nronde.barrier()\nfrom ronde import _settings\nprint(_settings.tuning()['addresses'])")
+    environment = dict(os.environ, RONDE_TRANSPORT="tcp")
+    code, out, err = horovodrun("-np", "2", "--network-interfaces", "lo", sys.executable, str(script), env=environment)
+    assert code == 0, err
+    assert all("'127.0.0.1'" in line for line in out.splitlines())
+
+
+def test_a_rank_that_raises_ends_the_job(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import ronde\nronde.init()\nif ronde.rank() == 1: raise ValueError('odd')\nronde.barrier()")
+    code, _, err = horovodrun("-np", "2", sys.executable, str(script))
+    assert code == 1
+    assert "[1]<stderr>:ValueError: odd" in err
+    assert "error: rank " in err
+
+
+def test_a_function_runs_on_every_rank():
+    import horovod
+
+    offset = 10
+
+    def function(base, factor=1):
+        import ronde
+
+        ronde.init()
+        return [ronde.rank(), ronde.size(), offset + base * factor]
+
+    found = horovod.run(function, args=(2,), kwargs={"factor": 3}, num_proc=3)
+    assert found == [[0, 3, 16], [1, 3, 16], [2, 3, 16]]
+    assert horovod.run(lambda: "x" * (1 << 20), np=1) == ["x" * (1 << 20)]
+
+
+def test_a_function_that_raises_is_reported(capfd):
+    from horovod.runner import run
+
+    def function():
+        if os.environ["HOROVOD_RANK"] == "1":
+            raise ValueError("odd one out")
+        import time
+
+        time.sleep(600)
+
+    with pytest.raises(RuntimeError) as caught:
+        run(function, num_proc=2)
+    assert "The first process to do so was:\nProcess name: 1\nExit code: 1\n" in str(caught.value)
+    assert "odd one out" in capfd.readouterr().err
+
+
+def test_the_command_line_can_be_read_from_python(monkeypatch):
+    from horovod.runner import launch
+
+    words = "horovodrun -np 2 -H a:1,b:1 --fusion-threshold-mb 8 --no-autotune python t.py -np 3"
+    monkeypatch.setattr(sys, "argv", words.split())
+    args = launch.parse_args()
+    assert (args.num_proc, args.hosts, args.fusion_threshold_mb, args.autotune) == (2, "a:1,b:1", 8, False)
+    assert args.command == ["python", "t.py", "-np", "3"]
+    monkeypatch.setattr(sys, "argv", ["horovodrun", "-np", "none"])
+    with pytest.raises(SystemExit) as caught:
+        launch.parse_args()
+    assert caught.value.code == 2
+
+
+def test_hosts_and_slots():
+    from horovod.runner.common.util import hosts
+
+    places = hosts.get_host_assignments(hosts.parse_hosts("a:2,b:1"), 3)
+    assert [place.to_response_string() for place in places] == ["0,3,0,2,0,2", "1,3,1,2,0,1", "2,3,0,1,1,2"]
+    assert hosts.SlotInfo.from_response_string("1,3,1,2,0,1").cross_size == 1
+    assert len(hosts.get_host_assignments(hosts.parse_hosts("a:2,b:2"), 1, 3)) == 3
+    with pytest.raises(ValueError, match="Requested more processes .3. than there are available slots .2."):
+        hosts.get_host_assignments(hosts.parse_hosts("a:2"), 3)
+    with pytest.raises(ValueError):
+        hosts.parse_hosts("a")
