@@ -92,7 +92,7 @@ pub struct Arguments {
     pub logging: LoggingArgs,
 
     /// The program and its arguments.
-    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 

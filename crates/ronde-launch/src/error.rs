@@ -81,10 +81,8 @@ impl LaunchError {
             Self::Config { .. } => "the same parameters are flags, see --help",
             Self::Interface(_) => "`ip link` lists the interfaces",
             Self::Unreachable(hosts) => {
-                let host = hosts.first().map_or("HOST", |host| host.host.as_str());
-                return Some(format!(
-                    "`ssh -o PasswordAuthentication=no {host} true` has to succeed without a question"
-                ));
+                let command = hosts.first().map_or("ssh HOST true", |host| host.command.as_str());
+                return Some(format!("`{command}` has to succeed without a question"));
             }
             Self::Elastic => "leave out --min-np and --host-discovery-script",
             Self::Late { .. } => "give them more time with --start-timeout",

@@ -1,6 +1,6 @@
 //! A job with a fixed number of ranks: starts them all, waits for them, and ends them together.
 //!
-//! 1. The hosts are tried, 2. a rendezvous is opened, 3. the ranks are started, 4. watched until the last has ended.
+//! The hosts are tried, a rendezvous is opened, the ranks are started and then watched until the last has ended.
 //! The first that fails ends the others: SIGTERM, and SIGKILL after a grace. So does Ctrl-C, and a second one at once.
 
 mod watch;

@@ -20,6 +20,8 @@ pub struct Ssh {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutOfReach {
     pub host: String,
+    /// The command that should have succeeded.
+    pub command: String,
     pub said: String,
 }
 
@@ -61,13 +63,17 @@ impl Ssh {
                 .await;
             match tried {
                 Ok(output) if output.status.success() => return None,
-                Ok(output) => said = String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+                Ok(output) => said = String::from_utf8_lossy(&output.stderr).into_owned(),
                 Err(error) => {
                     said = format!("cannot run `ssh`: {error}");
                     break;
                 }
             }
         }
-        Some(OutOfReach { host: host.to_owned(), said })
+        Some(OutOfReach {
+            host: host.to_owned(),
+            command: format!("{} true", words.join(" ")),
+            said: said.trim().to_owned(),
+        })
     }
 }

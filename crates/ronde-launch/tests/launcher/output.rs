@@ -1,0 +1,89 @@
+//! What ranks write, as a user sees it.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    process::Stdio,
+    time::Duration,
+};
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn streams_are_kept_apart_and_cut_into_lines() {
+    let said = Sandbox::new().run(&["-np", "1"], "printf 'a\\nb'; printf 'e1\\r20%%\\r' >&2");
+    assert_eq!(said.stdout, "[0]<stdout>:a\n[0]<stdout>:b\n");
+    assert_eq!(said.stderr, "[0]<stderr>:e1\r[0]<stderr>:20%\r");
+}
+
+#[test]
+fn the_time_of_day_can_stand_in_front() {
+    let said = Sandbox::new().run(&["-np", "1", "-prefix-timestamp"], "echo x");
+    let (time, rest) = said.stdout.split_once('[').unwrap();
+    assert_eq!((time.len(), rest), ("Thu Jan  1 00:00:00 1970".len(), "0]<stdout>:x\n"));
+}
+
+#[test]
+fn a_folder_gets_a_copy_of_each_stream() {
+    let sandbox = Sandbox::new();
+    let said = sandbox.run(&["-np", "11", "--output-filename", "logs/all"], "echo out; echo err >&2");
+    assert_eq!(said.sorted().len(), 11);
+    let read = |name: &str| fs_err::read_to_string(sandbox.path("logs/all").join(name)).unwrap();
+    assert_eq!(read("rank.03/stdout"), "[3]<stdout>:out\n");
+    assert_eq!(read("rank.10/stderr"), "[10]<stderr>:err\n");
+    sandbox.run(&["-np", "1", "--output-filename", "one"], "echo out");
+    assert_eq!(fs_err::read_to_string(sandbox.path("one/rank.0/stdout")).unwrap(), "[0]<stdout>:out\n");
+}
+
+const RANKS: usize = 16;
+const LINES: usize = 150_000;
+
+/// 16 ranks write 240 MB while the reader begins late: whole lines, in order, and a small launcher.
+#[test]
+fn hundreds_of_megabytes_pass_in_whole_lines_and_little_memory() {
+    let sandbox = Sandbox::new();
+    let line = format!("awk 'BEGIN {{ for (i = 0; i < {LINES}; i++) printf(\"%0100d\\n\", i) }}'");
+    let mut command = sandbox.launcher(&["-np", &RANKS.to_string(), "sh", "-c", &line]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    // Long enough for ranks to fill everything on the way.
+    std::thread::sleep(Duration::from_millis(500));
+    let mut next = [0_usize; RANKS];
+    let mut stdout = BufReader::with_capacity(1 << 20, child.stdout.take().unwrap());
+    let mut text = Vec::new();
+    let mut peak_kb = 0;
+    while stdout.read_until(b'\n', &mut text).unwrap() > 0 {
+        let line = std::str::from_utf8(&text).unwrap();
+        let (rank, rest) = line.strip_prefix('[').and_then(|line| line.split_once("]<stdout>:")).unwrap();
+        let (rank, number) = (rank.parse::<usize>().unwrap(), rest.trim_start_matches('0').trim_end());
+        assert_eq!((rest.len(), number.parse().unwrap_or(0)), (101, next[rank]), "{line}");
+        next[rank] += 1;
+        if next[rank] % 50_000 == 0 {
+            peak_kb = peak_kb.max(peak(child.id()));
+        }
+        text.clear();
+    }
+    assert_eq!(next, [LINES; RANKS]);
+    assert!(child.wait().unwrap().success());
+    assert!(peak_kb > 0 && peak_kb < 100 << 10, "the launcher took {peak_kb} kB");
+}
+
+/// The most memory that a process has held so far, in kB.
+fn peak(pid: u32) -> usize {
+    let mut status = String::new();
+    let Ok(mut file) = fs_err::File::open(format!("/proc/{pid}/status")) else { return 0 };
+    file.read_to_string(&mut status).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn a_reader_that_leaves_does_not_end_the_job() {
+    let sandbox = Sandbox::new();
+    let line = "echo first; while ! [ -e gone ]; do sleep 0.02; done; for i in 1 2 3; do echo more; done; touch done";
+    let mut command = sandbox.launcher(&["-np", "1", "sh", "-c", line]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    fs_err::write(sandbox.path("gone"), "").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(sandbox.path("done").exists());
+}

@@ -1,0 +1,88 @@
+//! Input that cannot be used: one sentence, a hint, the documented exit code.
+
+use crate::sandbox::Sandbox;
+
+fn check(name: &str, line: &str, expected: &str) {
+    let sandbox = Sandbox::new();
+    fs_err::write(sandbox.path("bad-hosts"), "a slots=2\nb slots=two\n").unwrap();
+    fs_err::write(sandbox.path("empty-hosts"), "\n").unwrap();
+    fs_err::write(sandbox.path("bad.yaml"), "params: {cycle_time_ms: fast}\n").unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let output = sandbox.launcher(&words).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(stderr, expected, "{name}");
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(2), b"".as_slice()), "{name}");
+}
+
+const LIST_HINT: &str = "\n\nhint: give hosts as in `-H node1:4,node2:4`, an IPv6 address in brackets: `[fd00::1]:4`; \
+                         the user and other settings of ssh belong in ~/.ssh/config\n";
+
+#[test]
+fn bad_input_is_refused_with_a_hint() {
+    check("no number", "true", "error: the number of ranks is missing\n\nhint: say how many, as in `-np 4`\n");
+    check(
+        "no command",
+        "-np 2",
+        "error: the command that the ranks shall run is missing\n\n\
+         hint: it stands at the end, as in `-np 4 python train.py`\n",
+    );
+    check(
+        "too few slots",
+        "-np 3 -H localhost:2 true",
+        "error: Requested more processes (3) than there are available slots (2)\n\n\
+         hint: give the hosts more slots (`-H node1:4,node2:4`), or start fewer ranks with -np\n",
+    );
+    check(
+        "a host without a number",
+        "-np 1 -H a:x true",
+        &format!("error: cannot use the hosts\n  cause: `a:x` is not a host with its slots{LIST_HINT}"),
+    );
+    check(
+        "a host twice",
+        "-np 1 -H a:1,a:2 true",
+        "error: cannot use the hosts\n  cause: host `a` is given twice\n\nhint: add up its slots in one place\n",
+    );
+    check(
+        "a wrong line",
+        "-np 1 -hostfile bad-hosts true",
+        "error: cannot use the hosts\n  cause: `b slots=two` is not a host with its slots (line 2 of the hostfile)\n\n\
+         hint: a line of a hostfile is `node1 slots=4`\n",
+    );
+    check(
+        "no host",
+        "-np 1 -hostfile empty-hosts true",
+        "error: cannot use the hosts\n  cause: there are no hosts in the hostfile\n\n\
+         hint: a line of a hostfile is `node1 slots=4`\n",
+    );
+    check(
+        "a wrong configuration",
+        "-np 1 --config-file bad.yaml true",
+        "error: cannot use the configuration file `bad.yaml`: `params.cycle_time_ms` is \"fast\", not a number from 0 on\n\n\
+         hint: the same parameters are flags, see --help\n",
+    );
+    check(
+        "no such interface",
+        "-np 1 --network-interfaces eth77 true",
+        "error: there is no network interface `eth77` on this machine\n\nhint: `ip link` lists the interfaces\n",
+    );
+    check(
+        "noise out of range",
+        "-np 1 --autotune-gaussian-process-noise 1.5 true",
+        "error: the noise of autotuning is 1.5, and has to be from 0 to 1\n",
+    );
+}
+
+#[test]
+fn a_missing_hostfile_is_named() {
+    let sandbox = Sandbox::new();
+    let said = sandbox.run(&["-np", "1", "-hostfile", "nowhere"], "true");
+    assert_eq!(said.code, Some(2));
+    assert!(said.stderr.starts_with("error: cannot read `nowhere`\n"), "{}", said.stderr);
+}
+
+#[test]
+fn flags_of_mpi_are_accepted_with_a_notice() {
+    let said = Sandbox::new().run(&["-np", "1", "--mpi", "--mpi-args", "--oversubscribe", "--binding-args=x"], "true");
+    assert_eq!(said.code, Some(0));
+    assert_eq!(said.stderr.lines().filter(|line| line.starts_with("notice: --")).count(), 3, "{}", said.stderr);
+}

@@ -1,0 +1,112 @@
+//! Ranks through a real sshd on a loopback port, with keys of its own.
+
+use std::{
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use ronde_sim::wait_until;
+use rustix::process::Signal;
+
+use crate::sandbox::{SOON, Sandbox, path_with};
+
+const SSHD: &str = "/usr/sbin/sshd";
+
+/// An sshd, and an ssh in front of the system's that knows it by the names `one` and `two`.
+struct Server {
+    sandbox: Sandbox,
+    sshd: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start() -> Option<Self> {
+        if !Path::new(SSHD).exists() || ronde_sim::find_program("ssh").is_none() {
+            ronde_sim::skip("`sshd` and `ssh` are not installed");
+            return None;
+        }
+        // sshd refuses to start without its folder for separated rights.
+        let _ = fs_err::create_dir_all("/run/sshd");
+        let sandbox = Sandbox::new();
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        for key in ["host", "user"] {
+            let mut command = Command::new("ssh-keygen");
+            command.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(sandbox.path(key));
+            assert!(command.status().unwrap().success());
+        }
+        let at = |name: &str| sandbox.path(name).display().to_string();
+        let server = format!(
+            "ListenAddress 127.0.0.1\nPort {port}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
+             PidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n",
+            at("host"),
+            at("user.pub")
+        );
+        fs_err::write(sandbox.path("sshd_config"), server).unwrap();
+        let client = format!(
+            "Host one two\n  HostName 127.0.0.1\nHost *\n  UserKnownHostsFile {}\n  LogLevel ERROR\n  BatchMode yes\n",
+            at("known")
+        );
+        fs_err::write(sandbox.path("ssh_config"), client).unwrap();
+        let ssh = ronde_sim::find_program("ssh").unwrap();
+        sandbox.script("ssh", &format!("#!/bin/sh\nexec {} -F {} \"$@\"\n", ssh.display(), at("ssh_config")));
+        let sshd = Command::new(SSHD)
+            .args(["-D", "-e", "-f"])
+            .arg(sandbox.path("sshd_config"))
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_until("sshd listens", SOON, || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok());
+        Some(Self { sandbox, sshd, port })
+    }
+
+    fn launcher(&self, np: &str, line: &str) -> Command {
+        let (port, key) = (self.port.to_string(), self.sandbox.path("user").display().to_string());
+        let flags = ["-np", np, "-H", "one:2,two:2", "-p", &port, "-i", &key, "sh", "-c", line];
+        let mut command = self.sandbox.launcher(&flags);
+        command.env("PATH", path_with(self.sandbox.folder.path()));
+        command
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.sshd.kill();
+        let _ = self.sshd.wait();
+    }
+}
+
+#[test]
+fn ranks_run_over_ssh() {
+    let Some(server) = Server::start() else { return };
+    let line = "echo $HOROVOD_HOSTNAME $HOROVOD_RANK \"$OWN\" $(pwd); [ $HOROVOD_RANK != 3 ]";
+    let output = server.launcher("4", line).env("OWN", "it's").output().unwrap();
+    let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(1), "{stdout}{stderr}");
+    let folder = server.sandbox.folder.path().display();
+    assert!(stdout.contains(&format!("[2]<stdout>:two 2 it's {folder}\n")), "{stdout}{stderr}");
+    assert!(stderr.contains("rank 3 on host `two` ended with exit code 1"), "{stderr}");
+    server.sandbox.wait_for_nothing_left(SOON);
+}
+
+#[test]
+fn nothing_stays_on_the_host_when_the_launcher_is_killed() {
+    let Some(server) = Server::start() else { return };
+    let line = "trap '' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut running = server.sandbox.start(server.launcher("3", line), 3);
+    running.signal(Signal::KILL);
+    running.child.wait().unwrap();
+    server.sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + std::time::Duration::from_secs(1));
+}
+
+#[test]
+fn hosts_that_ssh_does_not_reach_are_named() {
+    let Some(mut server) = Server::start() else { return };
+    server.sshd.kill().unwrap();
+    server.sshd.wait().unwrap();
+    let output = server.launcher("4", "true").output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("ssh not successful for host one:\n") && stderr.contains("host two:\n"), "{stderr}");
+    assert!(stderr.contains("Connection refused") && stderr.contains("\nhint: `ssh "), "{stderr}");
+}
