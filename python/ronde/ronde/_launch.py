@@ -13,6 +13,7 @@ import sys
 import sysconfig
 import tempfile
 import threading
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 
 import cloudpickle
@@ -167,6 +168,8 @@ class _Desk:
         return self
 
     def __exit__(self, *_):
+        # Closing alone would not wake the thread that waits for callers.
+        self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
 
     def environment(self):
@@ -192,6 +195,6 @@ class _Desk:
                 else:
                     self.results[int(rank)] = connection.recv_bytes()
                     connection.send_bytes(b"taken")
-        except Exception as error:  # Whoever it was: the rank that misses something says so itself.
-            if not self.listener._closed:
-                print(f"ronde: a caller was not served: {error!r}", file=sys.stderr)
+        except (AuthenticationError, EOFError, OSError, ValueError):
+            # Not one of ours, or one that has ended: a rank that misses something says so itself.
+            pass
