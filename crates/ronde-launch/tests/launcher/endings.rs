@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::sandbox::{SOON, Sandbox};
+use crate::sandbox::{Running, SOON, Sandbox};
 
 /// A rank with a child in a session of its own; both take no notice of SIGTERM.
 const STUBBORN: &str = "trap '' TERM INT; setsid sleep 600 & echo ready; while :; do sleep 600; done";
@@ -67,7 +67,7 @@ fn ranks_that_ignore_sigterm_are_killed() {
 #[test]
 fn nothing_outlives_a_launcher_that_was_killed() {
     let sandbox = Sandbox::new();
-    let mut running = sandbox.start(sandbox.launcher(&["-np", "4", "sh", "-c", STUBBORN]), 4);
+    let mut running = Running::start(sandbox.launcher(&["-np", "4", "sh", "-c", STUBBORN]), 4);
     running.signal(Signal::KILL);
     running.child.wait().unwrap();
     // What is promised, and a little for a busy machine.
@@ -77,7 +77,7 @@ fn nothing_outlives_a_launcher_that_was_killed() {
 #[test]
 fn ctrl_c_asks_the_ranks_to_end() {
     let sandbox = Sandbox::new();
-    let running = sandbox.start(sandbox.launcher(&["-np", "2", "sh", "-c", POLITE]), 2);
+    let running = Running::start(sandbox.launcher(&["-np", "2", "sh", "-c", POLITE]), 2);
     running.signal(Signal::INT);
     let said = running.end();
     assert_eq!(said.code, Some(130));
@@ -88,7 +88,7 @@ fn ctrl_c_asks_the_ranks_to_end() {
 #[test]
 fn ctrl_c_twice_ends_them_at_once() {
     let sandbox = Sandbox::new();
-    let mut running = sandbox.start(sandbox.launcher(&["-np", "2", "sh", "-c", STUBBORN]), 2);
+    let mut running = Running::start(sandbox.launcher(&["-np", "2", "sh", "-c", STUBBORN]), 2);
     running.signal(Signal::INT);
     let mut stderr = running.child.stderr.take().unwrap();
     let mut first = [0; 8];
@@ -101,7 +101,7 @@ fn ctrl_c_twice_ends_them_at_once() {
 #[test]
 fn sigterm_ends_the_job() {
     let sandbox = Sandbox::new();
-    let running = sandbox.start(sandbox.launcher(&["-np", "2", "sh", "-c", POLITE]), 2);
+    let running = Running::start(sandbox.launcher(&["-np", "2", "sh", "-c", POLITE]), 2);
     running.signal(Signal::TERM);
     assert_eq!(running.end().code, Some(143));
     assert_eq!(sandbox.processes(), [0; 0]);
@@ -111,7 +111,7 @@ fn sigterm_ends_the_job() {
 fn a_rank_whose_keeper_is_killed_is_lost_and_gone() {
     let sandbox = Sandbox::new();
     let line = "echo ready; echo $PPID > keeper.$HOROVOD_RANK; while :; do sleep 0.05; done";
-    let running = sandbox.start(sandbox.launcher(&["-np", "2", "sh", "-c", line]), 2);
+    let running = Running::start(sandbox.launcher(&["-np", "2", "sh", "-c", line]), 2);
     let keeper = ronde_sim::wait_until("the keeper is known", SOON, || {
         fs_err::read_to_string(sandbox.path("keeper.1")).ok()?.trim().parse().ok()
     });

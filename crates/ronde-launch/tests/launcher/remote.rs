@@ -4,7 +4,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::sandbox::{SOON, Sandbox, path_with};
+use crate::sandbox::{Running, SOON, Sandbox, path_with};
 
 /// A host is reached by a session of its own, as sshd makes one; the line is read by a shell.
 const RSH: &str = "#!/bin/sh\necho \"$@\" >> calls\nshift\nexec setsid -w sh -c \"$1\"\n";
@@ -43,7 +43,7 @@ fn codes_signals_and_missing_programs_come_back() {
 fn a_failure_elsewhere_ends_all_and_ctrl_c_reaches_them() {
     let sandbox = Sandbox::new();
     let line = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
-    let running = sandbox.start(by_command(&sandbox, "2", line), 2);
+    let running = Running::start(by_command(&sandbox, "2", line), 2);
     running.signal(Signal::INT);
     let said = running.end();
     assert_eq!((said.code, said.stdout.matches("bye").count()), (Some(130), 2), "{}", said.stderr);
@@ -56,7 +56,7 @@ fn a_failure_elsewhere_ends_all_and_ctrl_c_reaches_them() {
 fn nothing_elsewhere_outlives_the_launcher_and_no_secret_is_shown() {
     let sandbox = Sandbox::new();
     let line = "trap '' TERM; echo ready $RONDE_SECRET; while :; do sleep 0.05; done";
-    let mut running = sandbox.start(by_command(&sandbox, "2", line), 2);
+    let mut running = Running::start(by_command(&sandbox, "2", line), 2);
     let secret = running.seen.lines().next().unwrap().rsplit(' ').next().unwrap().to_owned();
     assert_eq!(secret.len(), 32);
     for pid in sandbox.processes() {

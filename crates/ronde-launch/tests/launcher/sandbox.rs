@@ -53,21 +53,6 @@ impl Sandbox {
         said(self.launcher(&[flags, &["sh", "-c", line]].concat()).output().unwrap())
     }
 
-    /// Starts ranks of a line of shell that says `ready` when it is, and waits for all of them.
-    pub fn start(&self, mut command: Command, ranks: usize) -> Running {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut seen = String::new();
-        while seen.matches("ready").count() < ranks {
-            if stdout.read_line(&mut seen).unwrap() == 0 {
-                let mut stderr = String::new();
-                child.stderr.unwrap().read_to_string(&mut stderr).unwrap();
-                panic!("it ended early: {seen}{stderr}");
-            }
-        }
-        Running { child, stdout, seen }
-    }
-
     /// Writes a program and returns its path.
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
@@ -76,7 +61,7 @@ impl Sandbox {
         path
     }
 
-    /// The processes of this test that live, but for the ones given.
+    /// The processes of this test that live.
     pub fn processes(&self) -> Vec<i32> {
         let pids = fs_err::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse::<i32>().ok()?;
@@ -107,6 +92,21 @@ pub struct Running {
 }
 
 impl Running {
+    /// Starts ranks of a line of shell that says `ready` when it is, and waits for all of them.
+    pub fn start(mut command: Command, ranks: usize) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut seen = String::new();
+        while seen.matches("ready").count() < ranks {
+            if stdout.read_line(&mut seen).unwrap() == 0 {
+                let mut stderr = String::new();
+                child.stderr.unwrap().read_to_string(&mut stderr).unwrap();
+                panic!("it ended early: {seen}{stderr}");
+            }
+        }
+        Self { child, stdout, seen }
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }

@@ -9,7 +9,7 @@ use std::{
 use ronde_sim::wait_until;
 use rustix::process::Signal;
 
-use crate::sandbox::{SOON, Sandbox, path_with};
+use crate::sandbox::{Running, SOON, Sandbox, path_with};
 
 const SSHD: &str = "/usr/sbin/sshd";
 
@@ -93,7 +93,7 @@ fn ranks_run_over_ssh() {
 fn nothing_stays_on_the_host_when_the_launcher_is_killed() {
     let Some(server) = Server::start() else { return };
     let line = "trap '' TERM; echo ready; while :; do sleep 0.05; done";
-    let mut running = server.sandbox.start(server.launcher("3", line), 3);
+    let mut running = Running::start(server.launcher("3", line), 3);
     running.signal(Signal::KILL);
     running.child.wait().unwrap();
     server.sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + std::time::Duration::from_secs(1));
