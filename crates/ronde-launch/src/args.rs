@@ -320,6 +320,13 @@ pub struct LoggingArgs {
     pub prefix_output_with_timestamp: bool,
 }
 
+impl HostArgs {
+    /// No hosts were named in any way.
+    pub fn is_silent(&self) -> bool {
+        self.hosts.is_none() && self.hostfile.is_none() && self.host_discovery_script.is_none()
+    }
+}
+
 impl Arguments {
     /// Reads the words after the command's name.
     pub fn read(name: &str, words: &[String]) -> Result<Self, clap::Error> {

@@ -116,8 +116,7 @@ async fn run_static(arguments: &Arguments, parameters: &Parameters) -> Result<u8
 
 /// The hosts of a Slurm allocation, if this is one and nobody has named others.
 fn allocation(arguments: &Arguments, variables: &BTreeMap<String, String>) -> Option<Vec<Host>> {
-    let is_free = arguments.hosts.hosts.is_none() && arguments.hosts.hostfile.is_none();
-    if !is_free || !surroundings::has_program(variables.get("PATH"), "srun") {
+    if !arguments.hosts.is_silent() || !surroundings::has_program(variables.get("PATH"), "srun") {
         return None;
     }
     slurm::hosts(variables)
@@ -173,7 +172,9 @@ pub fn environment(
         variables.insert("NCCL_IB_DISABLE".to_owned(), "1".to_owned());
     }
     let interfaces = arguments.interfaces();
-    if let Some(unknown) = interfaces.iter().find(|name| !surroundings::has_interface(name)) {
+    // Elsewhere only the ranks can tell.
+    let is_here = arguments.hosts.is_silent();
+    if let Some(unknown) = interfaces.iter().find(|name| is_here && !surroundings::has_interface(name)) {
         return Err(LaunchError::Interface((*unknown).to_owned()));
     }
     if let Some(first) = interfaces.first() {
