@@ -53,6 +53,21 @@ pub enum Verb {
     Queue(QueueArgs),
     /// Run batch jobs and their scheduler on a cluster that is there already.
     Operator(OperatorArgs),
+    /// Start the ranks of a training job, on this machine or over ssh; the same as horovodrun.
+    #[command(disable_help_flag = true)]
+    Run(RunArgs),
+}
+
+/// The launcher reads its own command line: it is horovodrun's.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct RunArgs {
+    /// Options of the launcher, then the command; `ronde run --help` explains them.
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+
+    /// This program was called as `horovodrun`.
+    #[arg(skip)]
+    pub is_horovodrun: bool,
 }
 
 /// Where an instance keeps its data.

@@ -34,6 +34,8 @@ pub type Outcome = Result<Answer, Box<dyn Failure>>;
 pub enum Answer {
     Done,
     No,
+    /// What a program that it ran has said.
+    Code(u8),
 }
 
 impl Blame {
@@ -51,6 +53,7 @@ impl Answer {
         match self {
             Self::Done => 0,
             Self::No => 1,
+            Self::Code(code) => code,
         }
     }
 }

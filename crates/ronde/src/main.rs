@@ -28,6 +28,7 @@ mod printer;
 mod queue;
 mod refusals;
 mod resources;
+mod run;
 mod show;
 mod signals;
 mod status;
@@ -57,11 +58,12 @@ pub struct Context {
 }
 
 fn main() -> ExitCode {
-    // The helpers of the node fork: they come before everything else.
-    if let Some(code) = ronde_node::helper::run(&std::env::args().collect::<Vec<_>>()) {
+    let words: Vec<String> = std::env::args().collect();
+    // The helpers of the node and the keepers of ranks fork: they come before everything else.
+    if let Some(code) = ronde_node::helper::run(&words).or_else(|| ronde_launch::keep::run(&words)) {
         return code;
     }
-    let args = Args::parse();
+    let args = run::as_horovodrun(&words).unwrap_or_else(Args::parse);
     let context = Context { environment: Environment::read(), printer: Printer { quiet: args.quiet } };
     panic::set_hook(Box::new(|bug| printer::bug(&bug.to_string())));
     let code = match panic::catch_unwind(AssertUnwindSafe(|| run(args.verb, &context))) {
@@ -85,5 +87,6 @@ fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Job(args) => job::run(&args, context),
         Verb::Queue(args) => queue::run(&args, context),
         Verb::Operator(args) => operator::run(&args, context),
+        Verb::Run(args) => run::run(&args),
     }
 }

@@ -11,5 +11,6 @@ mod lifecycle;
 mod objects;
 mod operator;
 mod queues;
+mod run;
 mod sandbox;
 mod status;
