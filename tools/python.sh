@@ -45,7 +45,8 @@ wheel() {
 
 run_tests() {
     "$environment/bin/pip" install --quiet --no-deps --force-reinstall "$dist"/*.whl
-    "$environment/bin/python" -m pytest -rs "$@" python/tests
+    # The program that the wheel has brought, and no other.
+    env -u RONDE_BINARY "$environment/bin/python" -m pytest -rs "$@" python/tests
 }
 
 prepare
