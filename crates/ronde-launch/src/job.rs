@@ -78,7 +78,7 @@ async fn start(job: &Job, reach: &Reach, output: &Output) -> Result<Everything, 
     let secret = surroundings::secret().map_err(LaunchError::Prepare)?;
     let server = serve(&secret, hosts.all_local()).map_err(LaunchError::Prepare)?;
     let common = common_environment(&job.environment, &secret, server.address().port());
-    let (ranks, failed) = start_ranks(job, reach, output, &hosts, &common).await?;
+    let (ranks, failed) = Stage { job, reach, output, hosts, common }.start_all().await?;
     Ok((ranks, failed, server))
 }
 
@@ -125,46 +125,49 @@ fn serve(secret: &str, is_for_this_machine: bool) -> io::Result<Server> {
     listen(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| listen(Ipv4Addr::UNSPECIFIED.into()))
 }
 
-async fn start_ranks(
-    job: &Job,
-    reach: &Reach,
-    output: &Output,
-    hosts: &Hosts,
-    common: &BTreeMap<String, String>,
-) -> Result<(Vec<Rank>, Option<StartError>), LaunchError> {
-    let start_one = |slot: &Slot| {
-        let mut environment = common.clone();
-        environment.extend(place(slot));
-        let address = hosts.rendezvous(&slot.host).to_string();
-        environment.insert("HOROVOD_GLOO_RENDEZVOUS_ADDR".to_owned(), address);
-        let program = Program { words: job.command.clone(), environment, directory: job.directory.clone() };
-        let slot = slot.clone();
-        async move {
-            let started = reach.ways.start(&slot.host, &program).await;
-            Ok::<_, io::Error>(match started {
-                Ok(started) => {
-                    let place = (slot.rank, slot.size);
-                    let stdout = output.attach(place, Stream::Stdout, started.stdout)?;
-                    let stderr = output.attach(place, Stream::Stderr, started.stderr)?;
-                    Ok(Rank { slot, orders: started.orders, ended: started.ended, stdout, stderr })
-                }
-                Err(error) => Err(error),
-            })
+/// All that starting a rank takes.
+struct Stage<'a> {
+    job: &'a Job,
+    reach: &'a Reach,
+    output: &'a Output,
+    hosts: Hosts,
+    common: BTreeMap<String, String>,
+}
+
+impl Stage<'_> {
+    /// Returns the ranks that were started, and the first failure.
+    async fn start_all(&self) -> Result<(Vec<Rank>, Option<StartError>), LaunchError> {
+        let tries = self.job.slots.iter().map(|slot| self.start_one(slot));
+        let tried: Vec<_> =
+            stream::iter(tries).buffered(STARTS_AT_ONCE).try_collect().await.map_err(LaunchError::Prepare)?;
+        let (mut ranks, mut failed) = (Vec::new(), None);
+        for one in tried {
+            match one {
+                Ok(rank) => ranks.push(rank),
+                Err(error) => failed = failed.or(Some(error)),
+            }
         }
-    };
-    let tried: Vec<Result<Rank, StartError>> = stream::iter(job.slots.iter().map(start_one))
-        .buffered(STARTS_AT_ONCE)
-        .try_collect()
-        .await
-        .map_err(LaunchError::Prepare)?;
-    let (mut ranks, mut failed) = (Vec::new(), None);
-    for one in tried {
-        match one {
-            Ok(rank) => ranks.push(rank),
-            Err(error) => failed = failed.or(Some(error)),
-        }
+        Ok((ranks, failed))
     }
-    Ok((ranks, failed))
+
+    async fn start_one(&self, slot: &Slot) -> io::Result<Result<Rank, StartError>> {
+        let started = match self.reach.ways.start(&slot.host, &self.program(slot)).await {
+            Ok(started) => started,
+            Err(error) => return Ok(Err(error)),
+        };
+        let place = (slot.rank, slot.size);
+        let stdout = self.output.attach(place, Stream::Stdout, started.stdout)?;
+        let stderr = self.output.attach(place, Stream::Stderr, started.stderr)?;
+        Ok(Ok(Rank { slot: slot.clone(), orders: started.orders, ended: started.ended, stdout, stderr }))
+    }
+
+    fn program(&self, slot: &Slot) -> Program {
+        let mut environment = self.common.clone();
+        environment.extend(place(slot));
+        let address = self.hosts.rendezvous(&slot.host).to_string();
+        environment.insert("HOROVOD_GLOO_RENDEZVOUS_ADDR".to_owned(), address);
+        Program { words: self.job.command.clone(), environment, directory: self.job.directory.clone() }
+    }
 }
 
 /// The variables that tell a rank its place.
