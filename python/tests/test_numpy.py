@@ -102,3 +102,24 @@ def test_objects_travel(ring):
         assert ronde.allgather_object("x" * ronde.rank()) == ["", "x", "xx"]
 
     ring(3).run(body)
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_operations_of_all_kinds_work_over_every_transport(ring, transport):
+    def body():
+        import ronde
+        import ronde.numpy as rn
+
+        ronde.init()
+        rank = ronde.rank()
+        for size in (1, 1000, 300_000):
+            total = rn.allreduce(np.full(size, rank + 1.0, "float32"), op=rn.Sum)
+            assert (total == 6.0).all(), size
+        handle = rn.allreduce_async(np.full(10, float(rank)), op=rn.Sum)
+        assert (rn.synchronize(handle) == 3.0).all()
+        assert rn.allgather(np.full((rank + 1, 2), rank)).shape == (6, 2)
+        assert (rn.broadcast(np.full(3, rank), root_rank=2) == 2).all()
+        assert ronde.allgather_object({"rank": rank})[2] == {"rank": 2}
+        rn.barrier()
+
+    ring(3).run(body, RONDE_TRANSPORT=transport)

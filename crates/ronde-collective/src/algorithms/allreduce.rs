@@ -6,14 +6,12 @@
 use std::ops::Range;
 
 use super::{Team, even_parts, two_parts};
-use crate::{error::Result, reduce, shm::panels::Combine};
+use crate::{error::Result, reduce, shm::panels::Combine, wire::Message};
 
 /// Up to here the number of steps counts, and everybody exchanges everything.
 const DOUBLING_MAX: usize = 16 * 1024;
 /// Up to here halving wins over the ring, which has more steps; above, the ring's steady streams do.
 const HALVING_MAX: usize = 1024 * 1024;
-/// Received and combined piece by piece, so that the network works while we compute.
-const PIECE: usize = 256 * 1024;
 
 impl Team<'_> {
     /// Combines everybody's data; everybody has the result. The scale is left to the caller.
@@ -36,32 +34,22 @@ impl Team<'_> {
     ///
     /// A ring: P - 1 steps, S (P - 1) / P bytes sent by each.
     pub(crate) fn reduce_scatter(&self, combine: Combine, parts: &[Range<usize>], data: &mut [u8]) -> Result<()> {
-        let longest = parts.iter().map(Range::len).max().unwrap_or(0);
-        let mut pieces = vec![0; longest.min(PIECE)];
         for step in 1..self.size() {
-            let (out, into) = (parts[self.before(step)].clone(), parts[self.before(step + 1)].clone());
-            self.shift_and_combine(combine, data, (&out, &into), &mut pieces)?;
+            let (out, into) = two_parts(data, &parts[self.before(step)], &parts[self.before(step + 1)]);
+            self.shift_and_combine(combine, (self.after(1), out), (self.before(1), into))?;
         }
         Ok(())
     }
 
-    /// Sends one part to the next, and combines another with what the one before sends.
+    /// Sends to one, and combines what is there with what another sends, as it comes.
     fn shift_and_combine(
         &self,
-        combine: Combine,
-        data: &mut [u8],
-        (out, into): (&Range<usize>, &Range<usize>),
-        pieces: &mut [u8],
+        how: Combine,
+        (to, out): (usize, &[u8]),
+        (from, into): (usize, &mut [u8]),
     ) -> Result<()> {
-        let piece = PIECE / combine.dtype.size() * combine.dtype.size();
-        let count = out.len().max(into.len()).div_ceil(piece);
-        for number in 0..count {
-            let (out, into) = (cut(out, number, piece), cut(into, number, piece));
-            let received = &mut pieces[..into.len()];
-            self.shift(self.after(1), &data[out], self.before(1), received)?;
-            reduce::accumulate(combine.dtype, combine.op, &mut data[into], received);
-        }
-        Ok(())
+        let received = Message::Combine { from: self.members[from], bytes: into, how };
+        self.wire.exchange(vec![self.send(to, out), received])
     }
 
     /// Everybody exchanges everything with a partner twice as far away in each step.
@@ -96,7 +84,7 @@ impl Team<'_> {
     /// 2 log2 P steps, 2 S (P - 1) / P bytes sent by each.
     fn halving_and_doubling(&self, combine: Combine, data: &mut [u8]) -> Result<()> {
         let element = combine.dtype.size();
-        let mut received = vec![0; data.len().div_ceil(2) + element];
+        let bytes = |range: &Range<usize>| range.start * element..range.end * element;
         let mut own = 0..data.len() / element;
         let mut trail = Vec::new();
         for distance in distances(self.size()) {
@@ -104,19 +92,12 @@ impl Team<'_> {
             let middle = own.start.midpoint(own.end);
             let (low, high) = (own.start..middle, middle..own.end);
             let (kept, given) = if self.me < partner { (low, high) } else { (high, low) };
-            let received = &mut received[..kept.len() * element];
-            self.shift(partner, &data[given.start * element..given.end * element], partner, received)?;
-            reduce::accumulate(
-                combine.dtype,
-                combine.op,
-                &mut data[kept.start * element..kept.end * element],
-                received,
-            );
+            let (out, into) = two_parts(data, &bytes(&given), &bytes(&kept));
+            self.shift_and_combine(combine, (partner, out), (partner, into))?;
             trail.push((partner, kept.clone(), given));
             own = kept;
         }
         for (partner, kept, given) in trail.into_iter().rev() {
-            let bytes = |range: &Range<usize>| range.start * element..range.end * element;
             let (out, into) = two_parts(data, &bytes(&kept), &bytes(&given));
             self.shift(partner, out, partner, into)?;
         }
@@ -127,9 +108,4 @@ impl Team<'_> {
 /// 1, 2, 4, … below a power of two.
 fn distances(power: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(1), |distance| Some(distance * 2)).take_while(move |distance| *distance < power)
-}
-
-fn cut(range: &Range<usize>, number: usize, piece: usize) -> Range<usize> {
-    let begin = range.end.min(range.start + number * piece);
-    begin..range.end.min(begin + piece)
 }

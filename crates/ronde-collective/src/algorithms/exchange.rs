@@ -1,18 +1,16 @@
 //! Collectives that move data and do not compute: allgather, broadcast, alltoall, and the gathering of notes.
 
-use std::ops::Range;
+use std::{ops::Range, time::Instant};
 
 use super::{Team, even_parts, two_parts};
 use crate::{
     codec::{Reader, Writer},
     error::{Error, Result},
-    wire::Tick,
+    wire::{Letter, Message},
 };
 
 /// From here a broadcast is cheaper as a scatter and an allgather than along a tree.
 const SCATTER_MIN: usize = 64 * 1024;
-/// What of a note travels together with its length.
-const NOTE_HEAD: usize = 512;
 
 impl Team<'_> {
     /// Gives all parts to everybody; ours is in its place already.
@@ -78,50 +76,74 @@ impl Team<'_> {
     }
 
     /// Gathers a note of any length from everybody.
+    pub(crate) fn gather_notes(&self, note: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let mut gathering = Gathering::of(note.to_vec());
+        self.go_on(&mut gathering, None)?;
+        Ok(self.in_order(gathering))
+    }
+
+    /// Goes on with a gathering until it is complete, or the time is over; tells which.
     ///
     /// Dissemination: log2 P steps, the sum of all notes received by each.
-    pub(crate) fn gather_notes(&self, note: &[u8], tick: &mut Tick<'_>) -> Result<Vec<Vec<u8>>> {
-        // Known so far: our own, and those of the members before us.
-        let mut known: Vec<Vec<u8>> = vec![note.to_vec()];
-        let mut distance = 1;
-        while distance < self.size() {
-            let mut out = Writer::default();
-            let passed = &known[..distance.min(self.size() - distance)];
-            passed.iter().for_each(|note| {
-                out.bytes(note);
+    pub(crate) fn go_on(&self, gathering: &mut Gathering, deadline: Option<Instant>) -> Result<bool> {
+        while let Some((to, from)) = self.partners(gathering) {
+            let distance = gathering.known.len();
+            let (out, into) = gathering.letters.get_or_insert_with(|| {
+                let passed = &gathering.known[..distance.min(self.size() - distance)];
+                (Letter::written(|bytes| write_notes(bytes, passed)), Letter::awaited())
             });
-            let into = self.shift_note(&out.0, distance, tick)?;
-            let mut reader = Reader(&into);
-            while let Some(note) = reader.bytes() {
-                known.push(note.to_vec());
+            let messages = vec![Message::Post { to, letter: out }, Message::Collect { from, letter: into }];
+            if !self.wire.exchange_until(deadline, messages)? {
+                return Ok(false);
             }
-            distance *= 2;
+            let mut reader = Reader(into.text());
+            gathering.known.extend(std::iter::from_fn(|| reader.bytes().map(<[u8]>::to_vec)));
+            if gathering.known.len() != self.size().min(2 * distance) {
+                return Err(Error::Bootstrap("a member's note makes no sense".to_owned()));
+            }
+            gathering.letters = None;
         }
-        if known.len() != self.size() {
-            return Err(Error::Bootstrap("a member's note makes no sense".to_owned()));
-        }
-        Ok((0..self.size()).map(|member| std::mem::take(&mut known[self.distance_to(member)])).collect())
+        Ok(true)
     }
 
-    fn distance_to(&self, member: usize) -> usize {
-        (self.me + self.size() - member) % self.size()
+    /// To whom and from whom the next letters of a gathering go; none if it is complete.
+    fn partners(&self, gathering: &Gathering) -> Option<(usize, usize)> {
+        let distance = Some(gathering.known.len()).filter(|known| *known < self.size())?;
+        Some((self.members[self.after(distance)], self.members[self.before(distance)]))
     }
 
-    fn shift_note(&self, out: &[u8], distance: usize, tick: &mut Tick<'_>) -> Result<Vec<u8>> {
-        let (to, from) = (self.after(distance), self.before(distance));
-        let mut head = [0; NOTE_HEAD];
-        let with_head = out.len().min(NOTE_HEAD - 8);
-        head[..8].copy_from_slice(&(out.len() as u64).to_le_bytes());
-        head[8..8 + with_head].copy_from_slice(&out[..with_head]);
-        let mut answer = [0; NOTE_HEAD];
-        self.wire.exchange_with(vec![self.send(to, &head), self.receive(from, &mut answer)], tick)?;
-        let mut len = [0; 8];
-        len.copy_from_slice(&answer[..8]);
-        let len = usize::try_from(u64::from_le_bytes(len)).unwrap_or(0);
-        let mut into = vec![0; len];
-        let received = len.min(NOTE_HEAD - 8);
-        into[..received].copy_from_slice(&answer[8..8 + received]);
-        self.shift(to, &out[with_head..], from, &mut into[received..])?;
-        Ok(into)
+    /// The member that a gathering waits for.
+    pub(crate) fn awaited(&self, gathering: &Gathering) -> Option<usize> {
+        let is_waiting = gathering.letters.as_ref().is_some_and(|(_, into)| !into.has_arrived());
+        self.partners(gathering).filter(|_| is_waiting).map(|(_, from)| from)
     }
+
+    /// The notes of a complete gathering, by member.
+    pub(crate) fn in_order(&self, mut gathering: Gathering) -> Vec<Vec<u8>> {
+        let distance_to = |member: usize| (self.me + self.size() - member) % self.size();
+        (0..self.size()).map(|member| std::mem::take(&mut gathering.known[distance_to(member)])).collect()
+    }
+}
+
+/// Notes of everybody in the making; it can be left and taken up again.
+#[derive(Debug, Default)]
+pub(crate) struct Gathering {
+    /// Our own, and those of the members before us; as many as the distance to the next partners.
+    known: Vec<Vec<u8>>,
+    /// What we send and receive in this step.
+    letters: Option<(Letter, Letter)>,
+}
+
+impl Gathering {
+    pub(crate) fn of(note: Vec<u8>) -> Self {
+        Self { known: vec![note], letters: None }
+    }
+}
+
+fn write_notes(bytes: &mut Vec<u8>, notes: &[Vec<u8>]) {
+    let mut writer = Writer(std::mem::take(bytes));
+    notes.iter().for_each(|note| {
+        writer.bytes(note);
+    });
+    *bytes = writer.0;
 }

@@ -14,6 +14,7 @@ use crate::{
     wire::{Message, Wire},
 };
 
+pub(crate) use self::exchange::Gathering;
 pub(crate) use self::hierarchical::{Topology, allreduce as allreduce_hierarchical};
 
 /// Members that work together, by their numbers in the wire.

@@ -8,16 +8,13 @@ use std::{
     collections::BTreeMap,
     io,
     net::{IpAddr, TcpListener},
-    os::fd::OwnedFd,
     sync::{Arc, atomic::AtomicBool},
     time::Instant,
 };
 
-use rustix::event::EventfdFlags;
-
 use super::{Bell, Comm};
 use crate::{
-    algorithms::Topology,
+    algorithms::{Gathering, Topology},
     codec::{Reader, Writer},
     error::{Error, Result},
     handshake::{self, Secret},
@@ -70,7 +67,7 @@ pub(crate) fn form(site: &Site, me: usize, exchange: &mut Exchange<'_>) -> Resul
     let ways = connect_rest(site, &listener, &cards, (me, &hosts)).map_err(failed)?;
     let bell = match &shm {
         Some(shm) if hosts.len() == 1 => Bell::Memory(shm.bell()),
-        _ => Bell::Event(Arc::new(event().map_err(failed)?)),
+        _ => Bell::event().map_err(failed)?,
     };
     let ranks: Vec<Rank> = cards.iter().map(|card| card.rank).collect();
     Ok(Comm {
@@ -80,16 +77,13 @@ pub(crate) fn form(site: &Site, me: usize, exchange: &mut Exchange<'_>) -> Resul
         wire: Wire { ways, ranks: ranks.clone(), shm, is_closing },
         ranks,
         bell,
+        gathering: Gathering::default(),
         notes: Vec::new(),
     })
 }
 
 fn nonsense() -> Error {
     Error::Bootstrap("the card of a rank makes no sense".to_owned())
-}
-
-fn event() -> io::Result<OwnedFd> {
-    Ok(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
 fn own_card(site: &Site, listener: &TcpListener) -> io::Result<Vec<u8>> {

@@ -8,19 +8,25 @@ mod collectives;
 mod form;
 
 use std::{
+    io,
     os::fd::{AsFd as _, OwnedFd},
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Instant,
 };
 
+use rustix::event::EventfdFlags;
+
 use crate::{
-    algorithms::{Team, Topology},
+    algorithms::{Gathering, Team, Topology},
     error::{Error, Result},
     negotiate::fuse::Limits,
     shm::{self, Shm},
     tcp::Farewell,
     types::Rank,
-    wire::{Tick, Wire},
+    wire::Wire,
 };
 
 pub(crate) use self::form::{Site, form};
@@ -42,7 +48,9 @@ pub(crate) struct Comm {
     topology: Topology,
     wire: Wire,
     bell: Bell,
-    /// What was said in this round, where there are no slots.
+    /// What is being said in this round, where there are no slots.
+    gathering: Gathering,
+    /// What was said in it.
     notes: Vec<Vec<u8>>,
 }
 
@@ -50,17 +58,32 @@ pub(crate) struct Comm {
 #[derive(Debug, Clone)]
 pub(crate) enum Bell {
     Memory(shm::Bell),
-    Event(Arc<OwnedFd>),
+    Event(Arc<Event>),
+}
+
+/// Wakes a sleep on sockets.
+#[derive(Debug)]
+pub(crate) struct Event {
+    descriptor: OwnedFd,
+    /// Whether somebody sleeps, or is about to: else ringing costs nothing.
+    is_listened: AtomicBool,
 }
 
 impl Bell {
+    fn event() -> io::Result<Self> {
+        let descriptor = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self::Event(Arc::new(Event { descriptor, is_listened: AtomicBool::new(false) })))
+    }
+
+    /// Called after what the listener looks at has changed.
     pub(crate) fn ring(&self) {
         match self {
             Self::Memory(bell) => bell.ring(),
             // Full means that it has been rung already.
-            Self::Event(event) => {
-                let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+            Self::Event(event) if event.is_listened.load(Ordering::SeqCst) => {
+                let _ = rustix::io::write(&event.descriptor, &1_u64.to_ne_bytes());
             }
+            Self::Event(_) => {}
         }
     }
 }
@@ -84,21 +107,20 @@ impl Comm {
         self.wire.shm.as_ref().filter(|_| self.topology.is_one_host())
     }
 
-    /// Whether waiting for a round can be left and taken up again by another thread.
-    pub(crate) fn is_interruptible(&self) -> bool {
+    /// Whether what members say does not leave this host.
+    fn is_near(&self) -> bool {
         self.size() == 1 || self.slots().is_some()
     }
 
     /// Bytes of tensors that are worth saying along with a round: everybody gets and combines all of them.
     pub(crate) fn data_max(&self) -> usize {
-        let all = if self.is_interruptible() { DATA_MAX_MEMORY } else { DATA_MAX_WIRE };
+        let all = if self.is_near() { DATA_MAX_MEMORY } else { DATA_MAX_WIRE };
         all / self.size().next_power_of_two()
     }
 
     /// What fusion is good for here: in memory a batch should stay in the caches.
     pub(crate) fn fusion_limits(&self, threshold: usize) -> Limits {
-        let (most, alone) =
-            if self.is_interruptible() { (2 * MEGABYTE, MEGABYTE / 4) } else { (32 * MEGABYTE, 4 * MEGABYTE) };
+        let (most, alone) = if self.is_near() { (2 * MEGABYTE, MEGABYTE / 4) } else { (32 * MEGABYTE, 4 * MEGABYTE) };
         Limits { threshold: threshold.min(most), alone }
     }
 
@@ -109,22 +131,22 @@ impl Comm {
         {
             return shm.say(pieces);
         }
-        self.notes = vec![pieces.flatten().copied().collect()];
+        let mut note = Vec::new();
+        pieces.for_each(|piece| note.extend_from_slice(piece));
+        self.gathering = Gathering::of(note);
     }
 
-    /// Waits until all have spoken in our round; false if the time is over, which happens on one host only.
-    ///
-    /// Elsewhere `tick` is called now and then with the ranks that are waited for.
-    pub(crate) fn hear(&mut self, deadline: Option<Instant>, tick: &mut Tick<'_>) -> Result<bool> {
+    /// Waits until all have spoken in our round; false if the time is over. Any thread may go on with it then.
+    pub(crate) fn hear(&mut self, deadline: Option<Instant>) -> Result<bool> {
         if let Some(shm) = self.slots() {
             return shm.hear(deadline);
         }
-        if self.size() > 1 {
-            let note = self.notes.pop().unwrap_or_default();
-            let team = Team { wire: &self.wire, members: &self.everybody, me: self.me };
-            self.notes = team.gather_notes(&note, tick)?;
+        let team = Team { wire: &self.wire, members: &self.everybody, me: self.me };
+        let has_heard = team.go_on(&mut self.gathering, deadline)?;
+        if has_heard {
+            self.notes = team.in_order(std::mem::take(&mut self.gathering));
         }
-        Ok(true)
+        Ok(has_heard)
     }
 
     /// What a member said in our round; everybody has spoken.
@@ -137,7 +159,9 @@ impl Comm {
 
     /// Members that have not spoken in our round, as far as that can be known.
     pub(crate) fn silent(&self) -> Vec<Rank> {
-        let Some(shm) = self.slots() else { return Vec::new() };
+        let Some(shm) = self.slots() else {
+            return self.team().awaited(&self.gathering).map(|member| self.ranks[member]).into_iter().collect();
+        };
         (0..self.size()).filter(|member| !shm.has_spoken(*member)).map(|member| self.ranks[member]).collect()
     }
 
@@ -151,11 +175,11 @@ impl Comm {
         match (self.slots(), &self.bell) {
             (Some(shm), _) => shm.listen(deadline, is_called).map(|_| ()),
             (None, Bell::Event(event)) => {
-                if !is_called() {
-                    self.wire.listen(event.as_fd())?;
-                }
-                let _ = rustix::io::read(event, &mut [0_u8; 8]);
-                Ok(())
+                event.is_listened.store(true, Ordering::SeqCst);
+                let listened = if is_called() { Ok(()) } else { self.wire.listen(event.descriptor.as_fd()) };
+                event.is_listened.store(false, Ordering::SeqCst);
+                let _ = rustix::io::read(&event.descriptor, &mut [0_u8; 8]);
+                listened
             }
             (None, Bell::Memory(_)) => Ok(()),
         }

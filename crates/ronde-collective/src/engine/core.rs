@@ -186,9 +186,7 @@ impl State {
     }
 
     fn hear(&mut self, comm: &mut Comm, deadline: Option<Instant>) -> Result<bool> {
-        let (watch, entries, negotiator) = (&mut self.parts.watch, &self.entries, &self.negotiator);
-        let mut tick = |silent: &[Rank]| watch.look(entries, negotiator, silent);
-        let has_heard = comm.hear(Some(next_tick(deadline)), &mut tick)?;
+        let has_heard = comm.hear(Some(next_tick(deadline)))?;
         self.has_spoken = !has_heard;
         if !has_heard {
             self.look_for_stalls(&comm.silent())?;

@@ -41,7 +41,6 @@ pub(crate) struct Group {
     core: Mutex<Core>,
     bell: Bell,
     closing: Arc<AtomicBool>,
-    is_interruptible: bool,
     helper: Helper,
 }
 
@@ -78,7 +77,6 @@ impl Group {
             pending: AtomicUsize::new(0),
             bell: comm.bell(),
             closing: comm.closing(),
-            is_interruptible: comm.is_interruptible(),
             core: Mutex::new(core),
             helper: Helper::default(),
         })
@@ -171,9 +169,7 @@ impl Group {
     /// Waits until a request is done or the time is over; tells which. Drives if nobody else does.
     pub(super) fn wait(&self, completion: &Completion, deadline: Option<Instant>) -> bool {
         let is_over = || deadline.is_some_and(|deadline| clock::now() >= deadline);
-        // Between hosts a round cannot be left once it has begun: who has a deadline lets the helper do it.
-        let may_drive = self.is_interruptible || deadline.is_none();
-        while may_drive && !completion.is_done() {
+        while !completion.is_done() {
             let Some(mut core) = try_lock(&self.core) else { break };
             core.drive(self, deadline, || completion.is_done() || is_over());
             drop(core);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Layout, Shm};
 use crate::{clock, error::Result};
 
-/// After this the caller may want to say that it waits.
+/// After this the caller may want to look for other things.
 const LONG: Duration = Duration::from_millis(100);
 
 impl Shm {
@@ -55,12 +55,13 @@ impl Shm {
         index(self.load(ring) - self.load(ring + Layout::RING_READ)) < self.layout.ring_len()
     }
 
-    /// Waits until one of the peers can be read from or written to as wanted; false if that takes long.
-    pub(crate) fn wait_for_rings(&self, reads: &[usize], writes: &[usize]) -> Result<bool> {
-        let Some(first) = reads.first().or(writes.first()).copied() else { return Ok(true) };
+    /// Waits until one of the peers can be read from or written to as wanted, or a while.
+    pub(crate) fn wait_for_rings(&self, reads: &[usize], writes: &[usize], limit: Option<Duration>) -> Result<()> {
+        let Some(first) = reads.first().or(writes.first()).copied() else { return Ok(()) };
         let can_go_on =
             || reads.iter().any(|peer| self.has_bytes(*peer)) || writes.iter().any(|peer| self.has_room(*peer));
-        self.wait_until(Some(clock::now() + LONG), || if can_go_on() { None } else { Some(first) })
+        let deadline = clock::now() + limit.map_or(LONG, |limit| limit.min(LONG));
+        self.wait_until(Some(deadline), || if can_go_on() { None } else { Some(first) }).map(|_| ())
     }
 
     fn place(&self, count: u64) -> usize {

@@ -77,7 +77,7 @@ fn a_stream_arrives_whole_and_in_order_whatever_the_pieces() {
             }
             let (reads, writes) = if me == 0 { (vec![], vec![1]) } else { (vec![0], vec![]) };
             if done < TOTAL {
-                shm.wait_for_rings(&reads, &writes).unwrap();
+                shm.wait_for_rings(&reads, &writes, None).unwrap();
             }
         }
     });

@@ -1,7 +1,7 @@
 //! The connections of a pair of ranks.
 
 use std::{
-    io::{self, IoSlice, Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     net::{Shutdown, TcpStream},
     os::fd::{AsFd as _, BorrowedFd},
     time::Duration,
@@ -62,8 +62,8 @@ impl Link {
     }
 
     /// Sends what the kernel takes now.
-    pub(crate) fn send(&self, number: usize, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        would_block((&self.streams[number]).write_vectored(pieces))
+    pub(crate) fn send(&self, number: usize, bytes: &[u8]) -> io::Result<usize> {
+        would_block((&self.streams[number]).write(bytes))
     }
 
     /// Receives what is there now.

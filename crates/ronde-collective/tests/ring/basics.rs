@@ -1,6 +1,9 @@
 //! Each operation once, on every transport.
 
+use std::time::Duration;
+
 use ronde_collective::{Operation, Rank, ReduceOp, Work};
+use ronde_sim::wait_until;
 
 use crate::fixture::{Spread, allreduce, barrier, f32s, floats, matrix, ring};
 
@@ -118,4 +121,22 @@ fn a_barrier_lets_nobody_through_before_all_have_come() {
             }
         });
     });
+}
+
+/// Python waits in slices, to hear Ctrl-C; over TCP nobody drove what it waited for.
+#[test]
+fn who_waits_in_slices_does_the_work_over_every_transport() {
+    for spread in Spread::ALL {
+        ring(3, spread, |engine| {
+            for turn in 0..20 {
+                // Slices are shorter than what a rank may be late by: rounds are left and taken up again.
+                let late = if engine.rank() == Rank(turn % 5) { 5 } else { 0 };
+                std::thread::sleep(Duration::from_millis(late));
+                let handle = engine.begin(allreduce("x", ReduceOp::Sum, &[1.0; 1000])).unwrap();
+                let slice = || handle.wait(Some(Duration::from_millis(1)));
+                let done = wait_until("the sum", Duration::from_secs(10), slice).unwrap();
+                assert_eq!(floats(&done, 0), [3.0; 1000], "{spread:?}");
+            }
+        });
+    }
 }

@@ -3,26 +3,33 @@
 //! Each pair has shared memory or TCP, chosen when the group was formed. [`Wire::exchange`] moves a set of messages
 //! at once, so that algorithms need no threads and cannot lock each other out. There is no framing: both ends of a
 //! pair ask for the same messages in the same order. A large message is cut over the streams of its pair.
+//! `flow.rs` knows how far each message is.
+
+mod flow;
 
 use std::{
-    io::{self, IoSlice},
+    io,
     os::fd::BorrowedFd,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::flow::{Flow, What};
 use crate::{
+    clock,
     error::{Error, Result},
     shm::Shm,
     tcp::{Farewell, Link},
     types::Rank,
 };
+
+pub(crate) use self::flow::{Letter, Message};
 
 /// Below this a message goes over one stream: a second one costs more system calls than it wins.
 const CUT_MIN: usize = 256 * 1024;
@@ -53,75 +60,45 @@ pub(crate) struct Wire {
     pub(crate) is_closing: Arc<AtomicBool>,
 }
 
-/// What is done while a wait takes long, given the ranks that are waited for.
-pub(crate) type Tick<'a> = dyn FnMut(&[Rank]) -> Result<()> + 'a;
-
-/// A message to move.
-#[derive(Debug)]
-pub(crate) enum Message<'a> {
-    Send { to: usize, bytes: &'a [u8] },
-    Receive { from: usize, bytes: &'a mut [u8] },
-}
-
-/// A part of a message on one stream.
-struct Flow<'a> {
-    peer: usize,
-    stream: usize,
-    what: What<'a>,
-}
-
-enum What<'a> {
-    Out(&'a [u8]),
-    In(&'a mut [u8]),
-}
-
-impl Flow<'_> {
-    fn is_done(&self) -> bool {
-        match &self.what {
-            What::Out(bytes) => bytes.is_empty(),
-            What::In(bytes) => bytes.is_empty(),
-        }
-    }
-
-    fn is_same_lane(&self, other: &Self) -> bool {
-        let same_way = matches!((&self.what, &other.what), (What::Out(_), What::Out(_)) | (What::In(_), What::In(_)));
-        same_way && self.peer == other.peer && self.stream == other.stream
-    }
-}
-
 impl Wire {
     /// Moves all messages; returns when they are sent and received.
     pub(crate) fn exchange(&self, messages: Vec<Message<'_>>) -> Result<()> {
-        self.exchange_with(messages, &mut |_| Ok(()))
+        self.exchange_until(None, messages).map(|_| ())
     }
 
-    /// The same, for messages that may take long to come: `tick` is called while nothing moves.
-    pub(crate) fn exchange_with(&self, messages: Vec<Message<'_>>, tick: &mut Tick<'_>) -> Result<()> {
+    /// The same; false if the time is over before. Then the rest must be asked for again, so they must be letters.
+    pub(crate) fn exchange_until(&self, deadline: Option<Instant>, messages: Vec<Message<'_>>) -> Result<bool> {
         let mut flows = self.flows(messages);
         let mut tries = 0;
         loop {
-            let mut has_moved = false;
-            for index in 0..flows.len() {
-                let is_first = !flows[..index].iter().any(|flow| flow.is_same_lane(&flows[index]));
-                while is_first && self.advance(&mut flows[index])? {
-                    has_moved = true;
-                    if flows[index].is_done() {
-                        break;
-                    }
-                }
-            }
+            let has_moved = self.move_all(&mut flows)?;
             flows.retain(|flow| !flow.is_done());
             if flows.is_empty() {
-                return Ok(());
+                return Ok(true);
             }
             tries = if has_moved { 0 } else { tries + 1 };
             if tries < TRIES {
                 thread::yield_now();
-            } else if self.wait(&flows)? {
-                let peers: Vec<Rank> = flows.iter().map(|flow| self.ranks[flow.peer]).collect();
-                tick(&peers)?;
+                continue;
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(false);
+            }
+            self.wait(&flows, left)?;
+        }
+    }
+
+    /// Moves what can be moved now; tells whether that was anything.
+    fn move_all(&self, flows: &mut [Flow<'_>]) -> Result<bool> {
+        let mut has_moved = false;
+        for index in 0..flows.len() {
+            let is_first = !flows[..index].iter().any(|flow| flow.is_same_lane(&flows[index]));
+            while is_first && !flows[index].is_done() && self.advance(&mut flows[index])? {
+                has_moved = true;
             }
         }
+        Ok(has_moved)
     }
 
     fn flows<'a>(&self, messages: Vec<Message<'a>>) -> Vec<Flow<'a>> {
@@ -129,42 +106,44 @@ impl Wire {
         for message in messages {
             match message {
                 Message::Send { to, bytes } => {
-                    let cut = self.cut(to, bytes.len());
-                    let pieces = bytes.chunks(cut).enumerate();
-                    flows.extend(pieces.map(|(stream, bytes)| Flow { peer: to, stream, what: What::Out(bytes) }));
+                    flows.extend(on_streams(to, bytes.chunks(self.cut(to, bytes.len())).map(What::Out)));
                 }
                 Message::Receive { from, bytes } => {
                     let cut = self.cut(from, bytes.len());
-                    let pieces = bytes.chunks_mut(cut).enumerate();
-                    flows.extend(pieces.map(|(stream, bytes)| Flow { peer: from, stream, what: What::In(bytes) }));
+                    flows.extend(on_streams(from, bytes.chunks_mut(cut).map(What::In)));
                 }
+                Message::Combine { from, bytes, how } => {
+                    let cut = self.cut(from, bytes.len());
+                    flows.extend(on_streams(from, bytes.chunks_mut(cut).map(|bytes| What::sum(bytes, how))));
+                }
+                Message::Post { to, letter } => flows.extend(on_streams(to, [What::Post(letter)])),
+                Message::Collect { from, letter } => flows.extend(on_streams(from, [What::Collect(letter)])),
             }
         }
         flows
     }
 
-    /// The length of what goes over one stream, the same for both ends.
+    /// The length of what goes over one stream, the same for both ends; whole elements of any type.
     fn cut(&self, peer: usize, len: usize) -> usize {
         match &self.ways[peer] {
-            Way::Tcp(link) if len >= CUT_MIN => len.div_ceil(link.streams()),
+            Way::Tcp(link) if len >= CUT_MIN => len.div_ceil(link.streams()).next_multiple_of(64),
             _ => len.max(1),
         }
     }
 
-    /// Moves what can be moved now; tells whether that was anything.
+    /// Moves what can be moved of one message.
     fn advance(&self, flow: &mut Flow<'_>) -> Result<bool> {
         let (peer, stream) = (flow.peer, flow.stream);
-        let moved = match (&self.ways[peer], &mut flow.what) {
+        let moved = match (&self.ways[peer], flow.outgoing()) {
             (Way::Own, _) => Err(io::Error::other("a message to oneself")),
-            (Way::Memory(local), What::Out(bytes)) => Ok(self.memory().push(*local, bytes)),
-            (Way::Memory(local), What::In(bytes)) => Ok(self.memory().pull(*local, bytes)),
-            (Way::Tcp(link), What::Out(bytes)) => link.send(stream, &[IoSlice::new(bytes)]),
-            (Way::Tcp(link), What::In(bytes)) => link.receive(stream, bytes),
+            (Way::Memory(local), Some(bytes)) => Ok(self.memory().push(*local, bytes)),
+            (Way::Memory(local), None) => Ok(self.memory().pull(*local, flow.room())),
+            (Way::Tcp(link), Some(bytes)) => link.send(stream, bytes),
+            (Way::Tcp(link), None) => link.receive(stream, flow.room()),
         };
         let moved = moved.map_err(|error| self.lost(peer, &error))?;
-        match &mut flow.what {
-            What::Out(bytes) => *bytes = &bytes[moved..],
-            What::In(bytes) => *bytes = &mut std::mem::take(bytes)[moved..],
+        if !flow.advance(moved) {
+            return Err(self.lost(peer, &io::Error::other("it speaks nonsense")));
         }
         Ok(moved > 0)
     }
@@ -189,35 +168,34 @@ impl Wire {
         }
     }
 
-    /// Waits until something can move, or a while; tells whether that was in vain.
-    fn wait(&self, flows: &[Flow<'_>]) -> Result<bool> {
+    /// Waits until something can move, or a while.
+    fn wait(&self, flows: &[Flow<'_>], limit: Option<Duration>) -> Result<()> {
         if self.is_closing.load(Ordering::Relaxed) {
             return Err(Error::Shutdown(None));
         }
         let local = |flow: &Flow<'_>| if let Way::Memory(local) = self.ways[flow.peer] { Some(local) } else { None };
         let pick = |wants_in: bool| {
-            let wanted = flows.iter().filter(move |flow| matches!(flow.what, What::In(_)) == wants_in);
+            let wanted = flows.iter().filter(move |flow| flow.is_in() == wants_in);
             wanted.filter_map(local).collect::<Vec<usize>>()
         };
         let (reads, writes) = (pick(true), pick(false));
         if reads.len() + writes.len() == flows.len() {
-            return self.memory().wait_for_rings(&reads, &writes).map(|has_come| !has_come);
+            return self.memory().wait_for_rings(&reads, &writes, limit);
         }
         let mut fds = Vec::new();
         for flow in flows {
             if let Way::Tcp(link) = &self.ways[flow.peer] {
-                let events = if matches!(flow.what, What::In(_)) { PollFlags::IN } else { PollFlags::OUT };
+                let events = if flow.is_in() { PollFlags::IN } else { PollFlags::OUT };
                 fds.push((flow.peer, link.stream(flow.stream), events));
                 fds.push((flow.peer, link.guard(), PollFlags::IN));
             }
         }
         let nap = if reads.is_empty() && writes.is_empty() { NAP } else { NAP_MIXED };
-        let is_quiet = self.poll(&fds, nap)?;
+        let is_quiet = self.poll(&fds, limit.map_or(nap, |limit| limit.min(nap)))?;
         match reads.first().or(writes.first()) {
-            Some(peer) if is_quiet => self.memory().check(*peer)?,
-            _ => {}
+            Some(peer) if is_quiet => self.memory().check(*peer),
+            _ => Ok(()),
         }
-        Ok(is_quiet)
     }
 
     /// Sleeps until one of the sockets can be used; tells whether none can. Fails if a guard has something to say
@@ -276,6 +254,11 @@ impl Wire {
             }
         }
     }
+}
+
+/// One piece on each stream.
+fn on_streams<'a>(peer: usize, pieces: impl IntoIterator<Item = What<'a>>) -> impl Iterator<Item = Flow<'a>> {
+    pieces.into_iter().enumerate().map(move |(stream, what)| Flow { peer, stream, what })
 }
 
 /// Why a guard can be read: its host does not answer any more, or it was closed.
