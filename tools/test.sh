@@ -14,6 +14,7 @@ export PATH="${RONDE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ronde}/peers/bin:$PA
 
 result=0
 cargo test --workspace "$@" || result=$?
+tools/test-python.sh "$@" || result=$?
 
 count=$(wc -l <"$skips")
 if ((count > 0)); then

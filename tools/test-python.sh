@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The quick tests of the Python packages, on the extension of the debug build; `make test-python` runs all, on wheels.
+#
+# Takes the arguments of cargo. PYTHON names the interpreter. One without pytest, NumPy or cloudpickle skips them, with
+# the reason in $RONDE_SKIPS.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+skip() {
+    printf 'SKIPPED: python/tests: %s\n' "$1" | tee -a "${RONDE_SKIPS:-/dev/null}" >&2
+    exit 0
+}
+
+# The first interpreter that has what the tests need: Debian's often has what a newer one in the PATH has not.
+python=
+for candidate in ${PYTHON:-python3 /usr/bin/python3}; do
+    if "$candidate" -c 'import pytest, numpy, cloudpickle' 2>/dev/null; then
+        python=$candidate
+        break
+    fi
+done
+[[ $python ]] || skip 'no python3 with pytest, numpy and cloudpickle'
+
+cargo build -p ronde-python "$@"
+PYTHONPATH=$(tools/python-tree.sh debug)
+export PYTHONPATH OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+exec "$python" -m pytest -q -p no:cacheprovider python/tests/test_basics.py python/tests/test_numpy.py
