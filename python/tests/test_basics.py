@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -64,9 +65,7 @@ def test_nonsense_in_the_environment_is_named():
     with pytest.raises(ValueError, match="HOROVOD_SIZE='two'"):
         _settings.place({"HOROVOD_RANK": "0", "HOROVOD_SIZE": "two"})
     with pytest.raises(ValueError, match="MASTER_ADDR"):
-        _settings.place(
-            {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
-        )
+        _settings.place({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"})
 
 
 def test_siblings_meet_without_a_launcher_of_ours(tmp_path):
@@ -83,6 +82,35 @@ def test_siblings_meet_without_a_launcher_of_ours(tmp_path):
         )
         ranks.append(subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True))
     assert [rank.communicate(timeout=30)[0].strip() for rank in ranks] == ["2.0", "2.0"]
+    assert list(tmp_path.iterdir()) == [], "the ranks leave nothing behind"
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="`mpirun` is not installed")
+@pytest.mark.parametrize("hidden", ["", "mpi4py"])
+def test_ranks_of_mpirun_on_several_hosts_meet_through_mpi(hidden):
+    """As if each were alone on its host; with mpi4py if it is there, and with Open MPI's library alone."""
+    script = f"""
+import os, sys
+os.environ["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1"
+sys.modules.update(dict.fromkeys({hidden.split()}))
+import ronde
+for _ in range(2):
+    ronde.init()
+    assert ronde.allgather_object(ronde.rank()) == [0, 1]
+    ronde.shutdown()
+print("met")
+"""
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", sys.executable, "-c", script]
+    told = subprocess.run(
+        command, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)), capture_output=True, text=True, timeout=60
+    )
+    assert (told.returncode, told.stdout) == (0, "met\nmet\n"), told.stderr
+
+
+def test_a_job_without_a_secret_is_told_from_others_by_its_name():
+    assert _settings.secret({"RONDE_SECRET": "s", "SLURM_JOB_ID": "7"}) == b"s"
+    assert _settings.secret({"SLURM_JOB_ID": "7", "PMIX_NAMESPACE": "p"}) == b"7 p"
+    assert _settings.secret({}) == b""
 
 
 def test_the_first_rank_serves_where_master_addr_says(ring):

@@ -21,4 +21,10 @@ impl Server {
     fn port(&self) -> u16 {
         self.0.address().port()
     }
+
+    /// Every `address:port` where ranks may find it.
+    #[getter]
+    fn addresses(&self) -> Vec<String> {
+        self.0.addresses().iter().map(ToString::to_string).collect()
+    }
 }

@@ -1,5 +1,10 @@
 """Ways to a rendezvous when no launcher runs one."""
 
+import atexit
+import contextlib
+import ctypes
+import ctypes.util
+import json
 import os
 import secrets
 import socket
@@ -23,11 +28,37 @@ def by_settings(place):
     secret = _settings.secret()
     if place.is_torch_store:
         return _by_torch_store(place)
+    if place.is_mpi:
+        return _by_mpi(place)
+    if place.is_own_directory:
+        _remove_at_exit(place)
     if place.is_own_server and place.rank == 0:
         host, _, port = place.rendezvous.rpartition(":")
         address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0][4][0]
         _serve(f"[{address}]:{port}" if ":" in address else f"{address}:{port}", secret)
     return place.rendezvous, secret
+
+
+_removed = set()
+
+
+def _remove_at_exit(place):
+    """Each rank takes its own files away; the last one the directory."""
+    if place.rendezvous not in _removed:
+        _removed.add(place.rendezvous)
+        atexit.register(_remove, os.getpid(), place.rendezvous, f".{place.rank}")
+
+
+def _remove(pid, directory, ending):
+    if pid != os.getpid():
+        return
+    # Others may still be there, and somebody may have cleaned up before us.
+    with contextlib.suppress(OSError):
+        for name in os.listdir(directory):
+            if name.endswith(ending):
+                os.unlink(os.path.join(directory, name))
+        os.rmdir(directory)
+        os.rmdir(os.path.dirname(directory))
 
 
 _agreed = None
@@ -53,11 +84,77 @@ def _by_torch_store(place):
 
 def by_communicator(comm):
     """The rendezvous of the ranks of an MPI communicator (of mpi4py)."""
+    if comm.Get_rank() == 0 and _server is not None:
+        raise ValueError("this process runs a rendezvous already: start it with one communicator only")
+    return _by_broadcast(comm.Get_rank(), lambda offer: comm.bcast(offer, root=0))
+
+
+def _by_mpi(place):
+    """The rendezvous of all ranks that mpirun started: MPI carries the first rank's offer to the others."""
+    global _agreed
+    if _agreed is None:
+        try:
+            from mpi4py import MPI
+
+            broadcast = lambda offer: MPI.COMM_WORLD.bcast(offer, root=0)  # noqa: E731
+        except ImportError:
+            broadcast = _open_mpi_broadcast(place)
+        _agreed = _by_broadcast(place.rank, broadcast)
+    return _agreed
+
+
+def _by_broadcast(rank, broadcast):
     offer = None
-    if comm.Get_rank() == 0:
+    if rank == 0:
         secret = secrets.token_bytes(16)
-        server = _serve("0.0.0.0:0", secret) if _server is None else None
-        if server is None:
-            raise ValueError("this process runs a rendezvous already: start it with one communicator only")
-        offer = (f"{socket.gethostbyname(socket.gethostname())}:{server.port}", secret)
-    return comm.bcast(offer, root=0)
+        offer = (_serve_everywhere(secret).addresses, secret)
+    addresses, secret = broadcast(offer)
+    return _first_reachable(addresses), secret
+
+
+def _serve_everywhere(secret):
+    try:
+        return _serve("[::]:0", secret)
+    except OSError:
+        return _serve("0.0.0.0:0", secret)
+
+
+def _first_reachable(addresses):
+    """The server's machine has many addresses, and not all lead there from here."""
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        with contextlib.suppress(OSError):
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
+            return address
+    raise ValueError(f"Horovod initialization failed: no way to the first rank at any of {', '.join(addresses)}")
+
+
+_OFFER_BYTES_MAX = 16 * 1024
+
+
+def _open_mpi_broadcast(place):
+    """Open MPI's own broadcast, from its library."""
+    name = ctypes.util.find_library("mpi") or "libmpi.so.40"
+    try:
+        mpi = ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
+        world, byte = (
+            ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, each)))
+            for each in ("ompi_mpi_comm_world", "ompi_mpi_byte")
+        )
+    except (OSError, ValueError):
+        raise ValueError(_settings.nowhere_to_meet(place.size)) from None
+    is_begun = ctypes.c_int()
+    mpi.MPI_Initialized(ctypes.byref(is_begun))
+    if not is_begun.value:
+        mpi.MPI_Init(None, None)
+        # Without it mpirun takes the end of a rank for a failure.
+        atexit.register(mpi.MPI_Finalize)
+
+    def broadcast(offer):
+        text = b"" if offer is None else json.dumps([offer[0], offer[1].hex()]).encode()
+        message = ctypes.create_string_buffer(text, _OFFER_BYTES_MAX)
+        mpi.MPI_Bcast(message, _OFFER_BYTES_MAX, byte, 0, world)
+        addresses, secret = json.loads(message.value)
+        return addresses, bytes.fromhex(secret)
+
+    return broadcast

@@ -31,6 +31,10 @@ class Place:
     is_own_server: bool = False
     # The agreement goes through torchrun's store.
     is_torch_store: bool = False
+    # The agreement goes through the MPI that started the ranks.
+    is_mpi: bool = False
+    # The rendezvous is a directory of ours, to be removed.
+    is_own_directory: bool = False
 
 
 def _number(env, name, default=None, kind=int):
@@ -137,13 +141,20 @@ def _with_rendezvous(env, found):
         found.is_own_server = True
     elif found.local_size == found.size:
         found.rendezvous = _directory_of_siblings()
+        found.is_own_directory = True
+    elif "OMPI_COMM_WORLD_RANK" in env or "PMI_RANK" in env:
+        found.is_mpi = True
     else:
-        raise ValueError(
-            f"there are {found.size} ranks on several hosts, and nothing says where they meet: set RONDE_RENDEZVOUS "
-            "to a directory that all of them see, or MASTER_ADDR and MASTER_PORT to the first rank's host and a free "
-            "port (with mpirun: -x MASTER_ADDR -x MASTER_PORT), or pass a communicator of mpi4py to init()"
-        )
+        raise ValueError(nowhere_to_meet(found.size))
     return found
+
+
+def nowhere_to_meet(size):
+    return (
+        f"there are {size} ranks on several hosts, and nothing says where they meet: set RONDE_RENDEZVOUS to a directory "
+        "that all of them see, or MASTER_ADDR and MASTER_PORT to the first rank's host and a free port (with mpirun: "
+        "-x MASTER_ADDR -x MASTER_PORT), or install mpi4py"
+    )
 
 
 def _directory_of_siblings():
@@ -166,8 +177,14 @@ def _join(host, port):
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+# What launchers call a job; equal on all its ranks.
+_JOB_NAMES = ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE")
+
+
 def secret(env=os.environ):
-    return (env.get("RONDE_SECRET") or env.get("_HOROVOD_SECRET_KEY") or "").encode()
+    """The job's secret. Without one, the job's name keeps jobs apart; it does not keep out who can guess it."""
+    said = env.get("RONDE_SECRET") or env.get("_HOROVOD_SECRET_KEY")
+    return (said or " ".join(env[name] for name in _JOB_NAMES if name in env)).encode()
 
 
 def host_name(env=os.environ):

@@ -16,7 +16,7 @@ use std::{
 };
 
 use super::{Reader, Secret, Side, Writer, handshake, read_frame, write_frame};
-use crate::clock;
+use crate::{clock, tcp::addresses};
 
 /// Ranks that ask at once; more are hung up on, and call again.
 const CALLERS_MAX: usize = 8192;
@@ -70,6 +70,15 @@ impl Server {
 
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Every address where ranks may find it: those of this machine if it listens on all of them.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        if self.address.ip().is_unspecified() {
+            addresses::of_this_machine().into_iter().map(|ip| SocketAddr::new(ip, self.address.port())).collect()
+        } else {
+            vec![self.address]
+        }
     }
 
     /// How many scopes are not complete or not fetched by all.
