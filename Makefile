@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 # Seconds of chaos.
 SOAK_SECONDS ?= 300
 
-.PHONY: help preflight build demo check lint test e2e e2e-tools e2e-tensorflow conformance bench-apiserver bench-collective bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean
+.PHONY: help preflight build demo check lint test e2e e2e-tools e2e-tensorflow e2e-horovod conformance bench-apiserver bench-collective bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -62,10 +62,11 @@ bench-apiserver: preflight ## Measure the API server beside kube-apiserver with 
 	@release="$$(tools/target-dir.sh)/release"; \
 	"$$release/ronde-bench" apiserver --ronde "$$release/ronde" --kubernetes e2e/kubernetes.sh
 
-bench-collective: preflight ## Measure allreduce on this machine beside Open MPI
-	cargo build $(LOCKED) --release -p ronde-bench
+bench-collective: preflight ## Measure collectives beside Open MPI and Gloo, alone and as Python calls them (PYTHON has PyTorch)
+	cargo build $(LOCKED) --release -p ronde-bench -p ronde-python
 	@release="$$(tools/target-dir.sh)/release"; \
 	"$$release/ronde-bench" collective
+	@PYTHONPATH="$$(tools/python-tree.sh release)" "$${PYTHON:-python3}" bench/collective.py
 
 bench-gang: preflight ## Measure gangs on a real API server from the first request to the last node, beside a bare loop
 	cargo build $(LOCKED) --release -p ronde -p ronde-bench
@@ -90,6 +91,9 @@ fuzz: preflight ## Fuzz the decoders for FUZZ_SECONDS each
 
 wheel: preflight ## Build the Python wheels, ronde and horovod, into python/dist
 	@tools/python.sh wheel
+
+e2e-horovod: ## Run Horovod's own tests of PyTorch against our drop-in; HOROVOD is a checkout of theirs
+	e2e/horovod.sh "$(HOROVOD)"
 
 test-python: preflight ## Build the wheels, install them aside and test them with rings of processes
 	@tools/python.sh test

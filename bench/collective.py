@@ -209,7 +209,8 @@ def start(peer, task, ranks, max_bytes=0, is_tcp=False, is_apart=False):
 
 
 def start_mpi(command, environment, ranks, is_tcp, is_apart):
-    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(ranks)]
+    # Two namespaces are one machine: bound to the first core of "their" host, both ranks would share it.
+    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
     if is_tcp:
         mpirun += ["--mca", "btl", "tcp,self"]
     if not is_apart:
