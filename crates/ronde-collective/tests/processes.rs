@@ -40,10 +40,16 @@ impl Drop for RankProcess {
 }
 
 fn start(size: usize, server: &Server, transport: &str, task: &str) -> Vec<RankProcess> {
+    let role = format!("{size} {} {transport} {task}", server.address());
+    start_by(size, &role, |_| Command::new(env::current_exe().unwrap()))
+}
+
+/// Starts ranks with a role, each by its own command.
+fn start_by(size: usize, role: &str, command: impl Fn(usize) -> Command) -> Vec<RankProcess> {
     let one = |rank: usize| {
-        let role = format!("{rank} {size} {} {transport} {task}", server.address());
-        let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["be_a_rank", "--exact", "--nocapture"]).env(ROLE, role).stdout(Stdio::piped());
+        let mut command = command(rank);
+        command.args(["be_a_rank", "--exact", "--nocapture"]).env(ROLE, format!("{rank} {role}"));
+        command.stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         RankProcess { child, lines }
@@ -57,7 +63,10 @@ fn be_a_rank() {
     let Ok(role) = env::var(ROLE) else { return };
     let words: Vec<&str> = role.split(' ').collect();
     let (rank, size) = (words[0].parse().unwrap(), words[1].parse().unwrap());
-    let rendezvous = Rendezvous::Server(words[2].to_owned());
+    let rendezvous = match words[2] {
+        directory if directory.starts_with('/') => Rendezvous::Directory(directory.into()),
+        address => Rendezvous::Server(address.to_owned()),
+    };
     let mut config = Config::new(Rank(rank), size, rendezvous, Secret::new(SECRET));
     if words[3] == "tcp" {
         config.transport = Transport::Tcp;
@@ -137,4 +146,79 @@ fn a_rank_that_stops_for_a_while_only_delays_the_others() {
         rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
         ranks.iter_mut().for_each(|rank| assert_eq!(rank.says(), "done"));
     }
+}
+
+/// Two network namespaces with a wire between them; they go with it.
+struct Network {
+    names: [String; 2],
+    meeting: tempfile::TempDir,
+}
+
+impl Network {
+    fn new(test: &str) -> Option<Self> {
+        if !ronde_sim::is_root() {
+            return None;
+        }
+        ronde_sim::program("ip")?;
+        let id = std::process::id();
+        let names = ["a", "b"].map(|end| format!("ronde-{test}-{id}-{end}"));
+        let network = Self { names, meeting: tempfile::tempdir().unwrap() };
+        let [a, b] = &network.names;
+        for name in [a, b] {
+            assert!(run(&["ip", "netns", "add", name]), "cannot make a network namespace");
+        }
+        assert!(run(&["ip", "link", "add", "wire", "netns", a, "type", "veth", "peer", "name", "wire", "netns", b]));
+        for (name, address) in [(a, "10.77.32.1/24"), (b, "10.77.32.2/24")] {
+            assert!(run(&["ip", "-n", name, "addr", "add", address, "dev", "wire"]));
+            assert!(run(&["ip", "-n", name, "link", "set", "wire", "up"]));
+        }
+        Some(network)
+    }
+
+    /// Starts a rank at each end.
+    fn start(&self, task: &str) -> Vec<RankProcess> {
+        let role = format!("2 {} tcp {task}", self.meeting.path().display());
+        let mut ranks = start_by(2, &role, |rank| {
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", &self.names[rank]]).arg(env::current_exe().unwrap());
+            command
+        });
+        ranks.iter_mut().for_each(|rank| assert_eq!(rank.says(), "ready"));
+        ranks
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for name in &self.names {
+            run(&["ip", "netns", "del", name]);
+        }
+    }
+}
+
+fn run(words: &[&str]) -> bool {
+    Command::new(words[0]).args(&words[1..]).status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_cut_wire_is_noticed_by_both_ends() {
+    let Some(network) = Network::new("cut") else { return };
+    let mut ranks = network.start("until-one-dies");
+    assert!(run(&["ip", "-n", &network.names[0], "link", "set", "wire", "down"]));
+    for (rank, other) in ranks.iter_mut().zip([1, 0]) {
+        // Each waits for the kernel's probes of the other, four seconds.
+        let error = rank.says();
+        assert!(error.starts_with(&format!("lost rank {other}")), "{error}");
+    }
+}
+
+#[test]
+fn a_slow_and_lossy_wire_only_delays() {
+    let Some(network) = Network::new("slow") else { return };
+    let netem = ["tc", "-n", &network.names[0], "qdisc", "add", "dev", "wire", "root", "netem"];
+    if ronde_sim::program("tc").is_none() || !run(&[&netem[..], &["delay", "2ms", "loss", "0.1%"]].concat()) {
+        return ronde_sim::skip("this kernel has no netem");
+    }
+    let mut ranks = network.start("a-few-steps");
+    ranks.iter_mut().for_each(|rank| assert_eq!(rank.says(), "done"));
 }

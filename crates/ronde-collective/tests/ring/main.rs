@@ -5,6 +5,7 @@
 mod agreement;
 mod basics;
 mod fixture;
+mod large;
 mod loss;
 mod reference;
 mod sets;
