@@ -15,6 +15,8 @@ use crate::types::Rank;
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(1);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 const KEEPALIVE_PROBES: u32 = 3;
+/// The same while a last word is not acknowledged: then there are no probes, and TCP itself tries for a quarter hour.
+const UNACKNOWLEDGED_MAX_MS: u32 = 4000;
 /// How long we wait for the reason of a hang-up; it was sent before.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -46,6 +48,7 @@ impl Link {
         sockopt::set_tcp_keepidle(&guard, KEEPALIVE_IDLE)?;
         sockopt::set_tcp_keepintvl(&guard, KEEPALIVE_INTERVAL)?;
         sockopt::set_tcp_keepcnt(&guard, KEEPALIVE_PROBES)?;
+        sockopt::set_tcp_user_timeout(&guard, UNACKNOWLEDGED_MAX_MS)?;
         Ok(Self { streams, guard })
     }
 
