@@ -7,6 +7,7 @@
 
 mod algorithms;
 mod buffer;
+mod callers;
 mod clock;
 mod codec;
 mod comm;

@@ -8,13 +8,14 @@ use std::{
     collections::BTreeMap,
     io,
     net::{IpAddr, TcpListener},
-    sync::{Arc, atomic::AtomicBool},
+    sync::Arc,
     time::Instant,
 };
 
 use super::{Bell, Comm};
 use crate::{
     algorithms::{Gathering, Topology},
+    callers::Callers,
     codec::{Reader, Writer},
     error::{Error, Result},
     handshake::{self, Secret},
@@ -62,8 +63,8 @@ pub(crate) fn form(site: &Site, me: usize, exchange: &mut Exchange<'_>) -> Resul
     let card = own_card(site, &listener).map_err(failed)?;
     let cards = exchange("card", card)?;
     let cards: Vec<Card> = cards.iter().map(|card| Card::read(card).ok_or_else(nonsense)).collect::<Result<_>>()?;
-    let is_closing = Arc::new(AtomicBool::new(false));
-    let (shm, hosts) = share_memory(&cards, (me, &is_closing), exchange)?;
+    let callers = Arc::new(Callers::default());
+    let (shm, hosts) = share_memory(&cards, (me, &callers), exchange)?;
     let ways = connect_rest(site, &listener, &cards, (me, &hosts)).map_err(failed)?;
     let bell = match &shm {
         Some(shm) if hosts.len() == 1 => Bell::Memory(shm.bell()),
@@ -74,7 +75,7 @@ pub(crate) fn form(site: &Site, me: usize, exchange: &mut Exchange<'_>) -> Resul
         me,
         everybody: (0..ranks.len()).collect(),
         topology: Topology { hosts },
-        wire: Wire { ways, ranks: ranks.clone(), shm, is_closing },
+        wire: Wire { ways, ranks: ranks.clone(), shm, callers },
         ranks,
         bell,
         gathering: Gathering::default(),
@@ -129,7 +130,7 @@ fn by_host(cards: &[Card]) -> Vec<Vec<usize>> {
 /// Returns our view of the segment, and which members share one: a host where it did not work counts as many.
 fn share_memory(
     cards: &[Card],
-    (me, is_closing): (usize, &Arc<AtomicBool>),
+    (me, callers): (usize, &Arc<Callers>),
     exchange: &mut Exchange<'_>,
 ) -> Result<(Option<Shm>, Vec<Vec<usize>>)> {
     let hosts = by_host(cards);
@@ -156,7 +157,7 @@ fn share_memory(
         own.iter().map(|member| Peer { rank: cards[*member].rank, pid: cards[*member].pid }).collect();
     // The descriptor stays open until all have said whether they could open it.
     let (shm, _descriptor) = match opened {
-        Some((segment, fd)) => (Shm::new(segment, local, &peers, Arc::clone(is_closing)).ok(), fd),
+        Some((segment, fd)) => (Shm::new(segment, local, &peers, Arc::clone(callers)).ok(), fd),
         None => (None, None),
     };
     let opened = exchange("opened", u64::from(shm.is_some()).to_le_bytes().to_vec())?;

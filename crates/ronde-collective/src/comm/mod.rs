@@ -21,6 +21,7 @@ use rustix::event::EventfdFlags;
 
 use crate::{
     algorithms::{Gathering, Team, Topology},
+    callers::Callers,
     error::{Error, Result},
     negotiate::fuse::Limits,
     shm::{self, Shm},
@@ -34,9 +35,10 @@ pub(crate) use self::form::{Site, form};
 /// The longest thing a member may say in one round.
 pub(crate) const NOTE_MAX: usize = shm::SLOT - 8;
 
-/// An estimate: up to here one latency for everybody's whole data should beat two for parts of it.
-const DATA_MAX_MEMORY: usize = 128 * 1024;
-const DATA_MAX_WIRE: usize = 16 * 1024;
+/// Up to here one latency for everybody's whole data beats several for parts of it. For P members and S bytes a round
+/// carries (P - 1) S bytes to each, and an agreement with a reduction after it 2 S (P - 1) / P, but 1 + 2 log2 P
+/// latencies more; with two members the bytes are the same.
+const DATA_MAX: usize = 128 * 1024;
 const MEGABYTE: usize = 1024 * 1024;
 
 /// A member of a group.
@@ -93,9 +95,9 @@ impl Comm {
         self.ranks.len()
     }
 
-    /// What another thread sets so that every wait of this group ends.
-    pub(crate) fn closing(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.wire.is_closing)
+    /// Through which other threads tell the one that drives.
+    pub(crate) fn callers(&self) -> Arc<Callers> {
+        Arc::clone(&self.wire.callers)
     }
 
     pub(crate) fn bell(&self) -> Bell {
@@ -114,8 +116,7 @@ impl Comm {
 
     /// Bytes of tensors that are worth saying along with a round: everybody gets and combines all of them.
     pub(crate) fn data_max(&self) -> usize {
-        let all = if self.is_near() { DATA_MAX_MEMORY } else { DATA_MAX_WIRE };
-        all / self.size().next_power_of_two()
+        DATA_MAX / self.size().next_power_of_two()
     }
 
     /// What fusion is good for here: in memory a batch should stay in the caches.

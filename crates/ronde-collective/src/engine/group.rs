@@ -19,6 +19,7 @@ use super::{
     work::{Done, Work},
 };
 use crate::{
+    callers::Callers,
     clock,
     comm::Bell,
     error::{Error, Result},
@@ -40,7 +41,7 @@ pub(crate) struct Group {
     /// Owned by the thread that drives.
     core: Mutex<Core>,
     bell: Bell,
-    closing: Arc<AtomicBool>,
+    callers: Arc<Callers>,
     helper: Helper,
 }
 
@@ -76,7 +77,7 @@ impl Group {
             has_new: AtomicBool::new(false),
             pending: AtomicUsize::new(0),
             bell: comm.bell(),
-            closing: comm.closing(),
+            callers: comm.callers(),
             core: Mutex::new(core),
             helper: Helper::default(),
         })
@@ -168,6 +169,7 @@ impl Group {
 
     /// Waits until a request is done or the time is over; tells which. Drives if nobody else does.
     pub(super) fn wait(&self, completion: &Completion, deadline: Option<Instant>) -> bool {
+        let _waiting = self.callers.begin_to_wait();
         let is_over = || deadline.is_some_and(|deadline| clock::now() >= deadline);
         while !completion.is_done() {
             let Some(mut core) = try_lock(&self.core) else { break };
@@ -233,7 +235,7 @@ impl Group {
     }
 
     pub(super) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::SeqCst)
+        self.callers.is_closing()
     }
 
     /// Ends everything: pending requests fail, peers hear a goodbye, the helper is joined.
@@ -241,7 +243,7 @@ impl Group {
         {
             // Under its lock, so that the helper cannot fall asleep after its last look.
             let _is_wanted = lock(&self.helper.is_wanted);
-            self.closing.store(true, Ordering::SeqCst);
+            self.callers.close();
         }
         self.helper.called.notify_all();
         self.bell.ring();

@@ -18,14 +18,14 @@ use std::{
     os::fd::OwnedFd,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
 use rustix::process::{Pid, PidfdFlags};
 
 use self::{layout::Layout, segment::Segment, wait::Patience};
-use crate::types::Rank;
+use crate::{callers::Callers, types::Rank};
 
 pub(crate) use self::{layout::SLOT, wait::Bell};
 
@@ -39,8 +39,7 @@ pub(crate) struct Shm {
     /// Handles of the peers' processes; none for this one.
     processes: Vec<Option<OwnedFd>>,
     patience: Patience,
-    /// Set by another thread of this process: give up.
-    is_closing: Arc<AtomicBool>,
+    callers: Arc<Callers>,
     /// Rounds that we have spoken in.
     round: u64,
     /// Panels that all operations so far have used.
@@ -69,7 +68,7 @@ pub(crate) fn is_marked(segment: &Segment, mark: u64) -> bool {
 }
 
 impl Shm {
-    pub(crate) fn new(segment: Segment, me: usize, peers: &[Peer], is_closing: Arc<AtomicBool>) -> io::Result<Self> {
+    pub(crate) fn new(segment: Segment, me: usize, peers: &[Peer], callers: Arc<Callers>) -> io::Result<Self> {
         let own = peers[me].pid;
         let processes = peers.iter().map(|peer| if peer.pid == own { Ok(None) } else { process(peer.pid).map(Some) });
         Ok(Self {
@@ -79,7 +78,7 @@ impl Shm {
             ranks: peers.iter().map(|peer| peer.rank).collect(),
             processes: processes.collect::<io::Result<_>>()?,
             patience: Patience::for_members(peers.len()),
-            is_closing,
+            callers,
             round: 0,
             panel: 0,
         })

@@ -1,5 +1,5 @@
 use std::{
-    sync::{Arc, atomic::AtomicBool},
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -19,7 +19,7 @@ fn members(count: usize) -> Vec<Shm> {
     let peers: Vec<Peer> = (0..count).map(|rank| Peer { rank: Rank(rank), pid: std::process::id() }).collect();
     let rest = (1..count).map(|_| Segment::open(std::process::id(), number(&fd), len).unwrap());
     let segments: Vec<Segment> = [first].into_iter().chain(rest).collect();
-    let member = |(me, segment)| Shm::new(segment, me, &peers, Arc::new(AtomicBool::new(false))).unwrap();
+    let member = |(me, segment)| Shm::new(segment, me, &peers, Arc::default()).unwrap();
     segments.into_iter().enumerate().map(member).collect()
 }
 

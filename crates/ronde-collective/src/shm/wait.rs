@@ -39,6 +39,8 @@ pub(super) struct Patience {
 }
 
 impl Patience {
+    const NONE: Self = Self { spins: 0, yields: 1 };
+
     pub(super) fn for_members(members: usize) -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         if members <= processors { Self { spins: SPINS, yields: 1 } } else { Self { spins: 0, yields: YIELDS } }
@@ -53,13 +55,14 @@ impl Shm {
 
     /// Waits until nobody is missing, or the time is over; tells which.
     pub(super) fn wait_until(&self, deadline: Option<Instant>, missing: impl Fn() -> Option<usize>) -> Result<bool> {
-        for _ in 0..self.patience.spins {
+        let patience = if self.callers.are_waiting() { self.patience } else { Patience::NONE };
+        for _ in 0..patience.spins {
             if missing().is_none() {
                 return Ok(true);
             }
             hint::spin_loop();
         }
-        for _ in 0..self.patience.yields {
+        for _ in 0..patience.yields {
             if missing().is_none() {
                 return Ok(true);
             }
@@ -78,7 +81,7 @@ impl Shm {
                 sleeping.store(0, Ordering::SeqCst);
                 return Ok(true);
             };
-            if self.is_closing.load(Ordering::Relaxed) {
+            if self.callers.is_closing() {
                 return Err(Error::Shutdown(None));
             }
             let alive = self.check_words(peer).and_then(|()| if rested { self.check_processes() } else { Ok(()) });

@@ -10,10 +10,7 @@ mod flow;
 use std::{
     io,
     os::fd::BorrowedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -22,6 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::flow::{Flow, What};
 use crate::{
+    callers::Callers,
     clock,
     error::{Error, Result},
     shm::Shm,
@@ -56,8 +54,7 @@ pub(crate) struct Wire {
     pub(crate) ways: Vec<Way>,
     pub(crate) ranks: Vec<Rank>,
     pub(crate) shm: Option<Shm>,
-    /// Set by another thread of this process: give up.
-    pub(crate) is_closing: Arc<AtomicBool>,
+    pub(crate) callers: Arc<Callers>,
 }
 
 impl Wire {
@@ -77,7 +74,7 @@ impl Wire {
                 return Ok(true);
             }
             tries = if has_moved { 0 } else { tries + 1 };
-            if tries < TRIES {
+            if tries < TRIES && self.callers.are_waiting() {
                 thread::yield_now();
                 continue;
             }
@@ -170,7 +167,7 @@ impl Wire {
 
     /// Waits until something can move, or a while.
     fn wait(&self, flows: &[Flow<'_>], limit: Option<Duration>) -> Result<()> {
-        if self.is_closing.load(Ordering::Relaxed) {
+        if self.callers.is_closing() {
             return Err(Error::Shutdown(None));
         }
         let local = |flow: &Flow<'_>| if let Way::Memory(local) = self.ways[flow.peer] { Some(local) } else { None };
