@@ -1,8 +1,4 @@
-use std::{
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{sync::Arc, thread, time::Duration};
 
 use super::{Peer, SLOT, Shm, panels::Combine, panels::Panels, segment::Segment, segment::number};
 use crate::{

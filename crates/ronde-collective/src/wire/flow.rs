@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_letter_arrives_in_pieces_of_any_length() {
         for len in [0, 1, LETTER_MIN - LETTER_HEAD, LETTER_MIN, 70_000] {
-            let text: Vec<u8> = (0..len).map(|index| (index % 251) as u8).collect();
+            let text: Vec<u8> = (0..len).map(|index| u8::try_from(index % 251).unwrap()).collect();
             let sent = Letter::written(|bytes| bytes.extend(&text));
             for at_once in [1, 7, 1399, 1 << 20] {
                 let mut letter = Letter::awaited();
