@@ -70,5 +70,5 @@ serve_ssh() {
     fi
     exec "$program" -D -e -f "$config" -p "$SSHPORT" -h "$dir/id_rsa" -o PidFile=none -o StrictModes=no \
         -o UsePAM=no -o PermitRootLogin=yes -o PubkeyAuthentication=yes -o "AuthorizedKeysFile=$dir/authorized_keys" \
-        -o PermitUserEnvironment=yes
+        -o PermitUserEnvironment=yes -o LogLevel=ERROR
 }

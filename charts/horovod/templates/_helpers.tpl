@@ -18,10 +18,10 @@ The name of the objects. At most 52 characters: Kubernetes adds up to 11 to the 
 {{- end -}}
 
 {{- define "horovod.labels" -}}
-app: {{ include "horovod.name" . }}
-chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-release: {{ .Release.Name }}
-heritage: {{ .Release.Service }}
+app: {{ include "horovod.name" . | quote }}
+chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+release: {{ .Release.Name | quote }}
+heritage: {{ .Release.Service | quote }}
 {{- end -}}
 
 {{/* Whether ranks are started by ssh; empty if by the agent. */}}
@@ -88,7 +88,7 @@ if the cluster has none of an earlier revision.
 {{/* The variables that every container of the chart has. */}}
 {{- define "horovod.ownEnv" -}}
 - name: FULLNAME
-  value: {{ include "horovod.fullname" . }}
+  value: {{ include "horovod.fullname" . | quote }}
 - name: LAUNCHER
   value: {{ .Values.launcher }}
 {{- if include "horovod.ssh" . }}
@@ -117,7 +117,7 @@ dnsPolicy: ClusterFirstWithHostNet
 hostPID: true
 {{- end }}
 {{- with .Values.schedulerName | default (ternary "volcano" "" .Values.gang) }}
-schedulerName: {{ . }}
+schedulerName: {{ . | quote }}
 {{- end }}
 {{- with .Values.securityContext }}
 securityContext:
@@ -160,7 +160,7 @@ volumeMounts:
 {{- define "horovod.volumes" -}}
 - name: {{ include "horovod.fullname" . }}-secret
   secret:
-    secretName: {{ include "horovod.fullname" . }}
+    secretName: {{ include "horovod.fullname" . | quote }}
     # Users other than root read it too; the copy that ssh uses belongs to them alone.
     defaultMode: 0444
     items:
@@ -191,7 +191,7 @@ volumeMounts:
 
 {{- define "horovod.gang" -}}
 {{- if .Values.gang -}}
-scheduling.k8s.io/group-name: {{ include "horovod.fullname" . }}
+scheduling.k8s.io/group-name: {{ include "horovod.fullname" . | quote }}
 {{- end -}}
 {{- end -}}
 

@@ -6,10 +6,11 @@
 {{- define "horovod.masterPod" -}}
 metadata:
   labels:
-    app: {{ include "horovod.name" . }}
-    release: {{ .Release.Name }}
+    app: {{ include "horovod.name" . | quote }}
+    release: {{ .Release.Name | quote }}
     role: master
   annotations:
+    kubectl.kubernetes.io/default-container: horovod-master
     horovod/scripts: {{ include "horovod.digest" (printf "%s\n%s" (include "horovod.workerScripts" .) (include "horovod.masterScripts" .)) | quote }}
     horovod/hostfile: {{ include "horovod.digest" (include "horovod.hostfile" .) | quote }}
     horovod/secret: {{ include "horovod.digest" (include "horovod.secret" .) | quote }}
@@ -24,7 +25,7 @@ spec:
   hostname: {{ include "horovod.fullname" . }}-master
   {{- end }}
   {{- with include "horovod.accountName" . }}
-  serviceAccountName: {{ . }}
+  serviceAccountName: {{ . | quote }}
   {{- end }}
   initContainers:
     {{- if not (include "horovod.ssh" .) }}
@@ -74,7 +75,7 @@ spec:
   volumes:
     - name: {{ include "horovod.fullname" . }}-cm
       configMap:
-        name: {{ include "horovod.fullname" . }}
+        name: {{ include "horovod.fullname" . | quote }}
         items:
           - {key: hostfile.config, path: hostfile, mode: 0666}
           - {key: ssh.setup, path: ssh.sh, mode: 0555}

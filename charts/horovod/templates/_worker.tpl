@@ -4,7 +4,7 @@ metadata:
   labels:
     {{- include "horovod.labels" . | nindent 4 }}
     role: worker
-    fullname: {{ include "horovod.fullname" . }}
+    fullname: {{ include "horovod.fullname" . | quote }}
   annotations:
     horovod/scripts: {{ include "horovod.digest" (include "horovod.workerScripts" .) | quote }}
     horovod/secret: {{ include "horovod.digest" (include "horovod.secret" .) | quote }}
@@ -54,7 +54,7 @@ spec:
   volumes:
     - name: {{ include "horovod.fullname" . }}-cm
       configMap:
-        name: {{ include "horovod.fullname" . }}
+        name: {{ include "horovod.fullname" . | quote }}
         items:
           - {key: hostfile.config, path: hostfile, mode: 0666}
           - {key: ssh.setup, path: ssh.sh, mode: 0555}
