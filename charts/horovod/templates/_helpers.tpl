@@ -74,15 +74,16 @@ if the cluster has none of an earlier revision.
 {{- sha256sum . | trunc 8 -}}
 {{- end -}}
 
-{{/* NAME: value as a list of variables. */}}
+{{/* The variables of a role (NAME: value) as a list, and where ranks meet that mpirun does not tell. */}}
 {{- define "horovod.env" -}}
+{{- $meeting := dict "MASTER_ADDR" (printf "%s-master" (include "horovod.fullname" .root)) "MASTER_PORT" 29500 -}}
 {{- $list := list -}}
-{{- range $name, $value := . -}}
-{{- /* A whole number comes as 1e+06. */ -}}
+{{- range $name, $value := merge (dict) (.env | default dict) $meeting -}}
+{{- /* A whole number of a values file comes as 1e+06. */ -}}
 {{- if kindIs "float64" $value }}{{ $value = ternary (int64 $value) $value (eq (floor $value) $value) }}{{ end -}}
 {{- $list = append $list (dict "name" $name "value" ($value | toString)) -}}
 {{- end -}}
-{{- if $list }}{{ toYaml $list }}{{ end -}}
+{{- toYaml $list -}}
 {{- end -}}
 
 {{/* The variables that every container of the chart has. */}}

@@ -40,9 +40,7 @@ spec:
           value: {{ include "horovod.workerDigest" . | quote }}
         - name: WAIT_SECONDS
           value: {{ .Values.master.waitSeconds | int | quote }}
-        {{- with include "horovod.env" .Values.master.env }}
-        {{- . | nindent 8 }}
-        {{- end }}
+        {{- include "horovod.env" (dict "root" . "env" .Values.master.env) | nindent 8 }}
       {{- include "horovod.mounts" . | nindent 6 }}
   containers:
     - name: horovod-master
@@ -57,9 +55,7 @@ spec:
         # Kubernetes counts restarts, and gives up when there were as many as the limit.
         - name: LAST_ATTEMPT
           value: {{ max 1 (.Values.master.backoffLimit | int) | quote }}
-        {{- with include "horovod.env" .Values.master.env }}
-        {{- . | nindent 8 }}
-        {{- end }}
+        {{- include "horovod.env" (dict "root" . "env" .Values.master.env) | nindent 8 }}
       {{- include "horovod.ports" . | nindent 6 }}
       {{- if .Values.master.privileged }}
       securityContext:

@@ -27,9 +27,7 @@ spec:
       {{- end }}
       env:
         {{- include "horovod.ownEnv" . | nindent 8 }}
-        {{- with include "horovod.env" .Values.worker.env }}
-        {{- . | nindent 8 }}
-        {{- end }}
+        {{- include "horovod.env" (dict "root" . "env" .Values.worker.env) | nindent 8 }}
       {{- include "horovod.ports" . | nindent 6 }}
       readinessProbe:
         {{- if include "horovod.ssh" . }}
