@@ -31,7 +31,7 @@ mirror() {
 
 # The packages that the Dockerfile installs.
 packages() {
-    sed -n '/apt-get install/,/&& rm/p' "$DOCKERFILE" | sed -e 1d -e '/&& rm/d' | tr -d '\\' | xargs -n 1
+    sed -n '/apt-get install/,/&& rm/p' "$DOCKERFILE" | sed -e 1d -e '/&& rm/d' | sed 's/.$//' | xargs -n 1
 }
 
 check() {

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The master: runs the command and, when it has ended for good, lets the workers go.
 set -euo pipefail
+# shellcheck source=charts/horovod/files/ssh.sh
 source /horovod/generated/ssh.sh
 
 readonly NAME_WAIT_SECONDS=60
@@ -28,7 +29,7 @@ count_attempt() {
 attempt=$(count_attempt)
 run=(bash -c "$(</horovod/generated/command)")
 if [[ $LAUNCHER == agent ]]; then
-    run=(/horovod/agent/ronde agent -- "${run[@]}")
+    run=(/horovod/agent/ronde agent --listen "0.0.0.0:$RONDE_AGENT_PORT" -- "${run[@]}")
 else
     setup_ssh
     serve_ssh &

@@ -9,15 +9,16 @@ readonly BODY='{"spec":{"replicas":0}}'
 readonly TYPE=application/merge-patch+json
 host=$KUBERNETES_SERVICE_HOST
 [[ $host != *:* ]] || host="[$host]"
-readonly URL="https://$host:$KUBERNETES_SERVICE_PORT/apis/apps/v1/namespaces/$(<"$ACCOUNT/namespace")/statefulsets/$FULLNAME/scale"
+namespace=$(<"$ACCOUNT/namespace")
+readonly URL="https://$host:$KUBERNETES_SERVICE_PORT/apis/apps/v1/namespaces/$namespace/statefulsets/$FULLNAME/scale"
 
-with_curl() {
+release_with_curl() {
     curl --silent --show-error --fail --max-time 10 --cacert "$ACCOUNT/ca.crt" --output /dev/null \
         --request PATCH --header "Content-Type: $TYPE" --data "$BODY" \
         --config <(printf 'header = "Authorization: Bearer %s"\n' "$(<"$ACCOUNT/token")") "$URL"
 }
 
-with_python() {
+release_with_python() {
     python3 - "$URL" "$TYPE" "$BODY" "$ACCOUNT" <<'PYTHON'
 import ssl, sys, urllib.request
 url, kind, body, account = sys.argv[1:]
@@ -27,16 +28,20 @@ urllib.request.urlopen(request, context=ssl.create_default_context(cafile=accoun
 PYTHON
 }
 
-if command -v curl >/dev/null; then
-    way=with_curl
-elif command -v python3 >/dev/null; then
-    way=with_python
-else
+release() {
+    if command -v curl >/dev/null; then
+        release_with_curl
+    else
+        release_with_python
+    fi
+}
+
+command -v curl python3 >/dev/null || {
     echo 'horovod: cannot release the workers: the image has neither curl nor python3' >&2
     exit 1
-fi
+}
 for ((try = 1; try <= TRIES; try++)); do
-    if "$way"; then
+    if release; then
         echo 'horovod: the workers are released' >&2
         exit 0
     fi

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sets ssh up for the user that the container runs as: one key pair for the release, a client that knows its hosts, and
 # a server. Sourced by the other scripts.
 
@@ -33,8 +34,9 @@ setup_ssh() {
     local dir public
     dir=$(ssh_folder)
     umask 077
-    mkdir -p "$dir" && rm -f "$dir"/{id_rsa,authorized_keys,known_hosts,config,environment} && cp "$SECRETS/id_rsa" "$dir/" ||
+    if ! mkdir -p "$dir" || ! rm -f "$dir"/{id_rsa,authorized_keys,known_hosts,config,environment} || ! cp "$SECRETS/id_rsa" "$dir/"; then
         die "cannot write to $dir: the user of the image needs a home of its own"
+    fi
     chmod 600 "$dir/id_rsa"
     public=$(ssh-keygen -y -P '' -f "$dir/id_rsa") ||
         die "ssh cannot read the private key: is ssh.hostKey whole, and without a passphrase?"

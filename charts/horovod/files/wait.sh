@@ -1,20 +1,22 @@
 #!/bin/bash
 # Waits until every worker of this very revision can be reached: those of an earlier one are about to be replaced.
 set -euo pipefail
+# shellcheck source=charts/horovod/files/ssh.sh
 source /horovod/generated/ssh.sh
 
 is_ready() {
     local answer
-    if [[ $LAUNCHER == agent ]]; then
-        (exec 3<>"/dev/tcp/$1/$AGENT_PORT") 2>/dev/null
-        return
-    fi
     # shellcheck disable=SC2016 # The worker is to put its own value in.
-    answer=$(ssh -q -n -o BatchMode=yes -o ConnectTimeout=2 "$1" 'echo "$WORKER_REVISION"') &&
+    answer=$("${remote[@]}" -q -n -o BatchMode=yes -o ConnectTimeout=2 "$1" 'echo "$WORKER_REVISION"' 2>/dev/null) &&
         [[ $answer == "$WORKER_REVISION" ]]
 }
 
-[[ $LAUNCHER == agent ]] || setup_ssh
+if [[ $LAUNCHER == agent ]]; then
+    remote=(/horovod/agent/ronde rsh)
+else
+    setup_ssh
+    remote=(ssh)
+fi
 mapfile -t workers < <(cut -d ' ' -f 1 /horovod/generated/hostfile | grep -vx "$FULLNAME-master")
 say "waits for ${#workers[@]} workers"
 for worker in "${workers[@]}"; do

@@ -100,7 +100,7 @@ if the cluster has none of an earlier revision.
   value: "true"
 {{- end }}
 {{- else }}
-- name: AGENT_PORT
+- name: RONDE_AGENT_PORT
   value: {{ .Values.agent.port | int | quote }}
 - name: RONDE_SECRET_FILE
   value: /etc/secret-volume/token
@@ -184,7 +184,7 @@ volumeMounts:
 {{- define "horovod.installAgent" -}}
 - name: install-agent
   {{- include "horovod.image" .Values.agent.image | nindent 2 }}
-  command: [ronde, agent, install, /horovod/agent]
+  command: [{{ .Values.agent.program | quote }}, agent, install, /horovod/agent]
   volumeMounts:
     - name: agent
       mountPath: /horovod/agent

@@ -8,6 +8,8 @@ use crate::helm::chart;
 /// One value, as Helm's `--set-json` takes it.
 pub struct Change {
     pub set: &'static str,
+    /// Whether it is about the agent; else about ssh.
+    pub is_for_agent: bool,
 }
 
 impl Change {
@@ -18,7 +20,11 @@ impl Change {
 }
 
 const fn change(set: &'static str) -> Change {
-    Change { set }
+    Change { set, is_for_agent: false }
+}
+
+const fn for_agent(set: &'static str) -> Change {
+    Change { set, is_for_agent: true }
 }
 
 /// Every value of the chart, changed once; some of them in several ways.
@@ -30,10 +36,11 @@ pub const CHANGES: &[Change] = &[
     change("ssh.useSecrets=false"),
     change(r#"ssh.hostKey="another""#),
     change(r#"ssh.hostKeyPub="another""#),
-    change("agent.port=9010"),
-    change(r#"agent.image.repository="example.test/ronde""#),
-    change(r#"agent.image.tag="1""#),
-    change(r#"agent.image.pullPolicy="Always""#),
+    for_agent("agent.port=9010"),
+    for_agent(r#"agent.program="/opt/ronde""#),
+    for_agent(r#"agent.image.repository="example.test/ronde""#),
+    for_agent(r#"agent.image.tag="1""#),
+    for_agent(r#"agent.image.pullPolicy="Always""#),
     change("worker.number=3"),
     change("worker.number=0"),
     change(r#"worker.podManagementPolicy="OrderedReady""#),
