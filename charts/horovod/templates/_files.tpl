@@ -12,24 +12,24 @@ hostfile.config: |
 
 {{- define "horovod.workerScripts" -}}
 ssh.setup: |
-  {{- .Files.Get "files/ssh.sh" | nindent 2 }}
+  {{- .Files.Get "files/ssh.sh" | trim | nindent 2 }}
 {{- if include "horovod.ssh" . }}
 worker.run: |
-  {{- .Files.Get "files/worker.sh" | nindent 2 }}
+  {{- .Files.Get "files/worker.sh" | trim | nindent 2 }}
 ssh.readiness: |
-  {{- .Files.Get "files/check.sh" | nindent 2 }}
+  {{- .Files.Get "files/check.sh" | trim | nindent 2 }}
 {{- end }}
 {{- end -}}
 
 {{- define "horovod.masterScripts" -}}
 master.run: |
-  {{- .Files.Get "files/master.sh" | nindent 2 }}
+  {{- .Files.Get "files/master.sh" | trim | nindent 2 }}
 master.waitWorkerReady: |
-  {{- .Files.Get "files/wait.sh" | nindent 2 }}
+  {{- .Files.Get "files/wait.sh" | trim | nindent 2 }}
 master.command: {{ include "horovod.command" . | toJson }}
 {{- if .Values.releaseWorkers }}
 master.release: |
-  {{- .Files.Get "files/release.sh" | nindent 2 }}
+  {{- .Files.Get "files/release.sh" | trim | nindent 2 }}
 {{- end }}
 {{- end -}}
 

@@ -136,7 +136,7 @@ ports:
   - name: {{ .Values.launcher }}
     containerPort: {{ include "horovod.port" . }}
     {{- if .Values.useHostNetwork }}
-    # The scheduler keeps pods apart that want the same port of a node.
+    {{- /* The scheduler keeps pods apart that want the same port of a node. */}}
     hostPort: {{ include "horovod.port" . }}
     {{- end }}
 {{- end -}}

@@ -63,6 +63,7 @@ pub fn redact(rendered: &str) -> String {
             (r#"(?P<key>(horovod/(scripts|hostfile|secret|template)|value): )"?[0-9a-f]{8}"?$"#, "$key[DIGEST]"),
             (r"host-key: LS0tLS1CRUdJTiBFQyBQUklWQVRFIEtFWS0tLS0t\S+", "host-key: [AN EC PRIVATE KEY]"),
             (r"agent-token: \S{64}$", "agent-token: [48 LETTERS]"),
+            (r" +$", ""),
         ];
         patterns.map(|(pattern, name)| (Regex::new(&format!("(?m){pattern}")).unwrap(), name)).into()
     });
@@ -70,7 +71,7 @@ pub fn redact(rendered: &str) -> String {
     for entry in fs::read_dir(chart().join("files")).unwrap() {
         let path = entry.unwrap().path();
         let script = fs::read_to_string(&path).unwrap();
-        let indented: Vec<String> = script.split('\n').map(|line| format!("    {line}")).collect();
+        let indented: Vec<String> = script.trim_end().split('\n').map(|line| format!("    {line}")).collect();
         let name = format!("    ({})", path.file_name().unwrap().display());
         text = text.replace(&indented.join("\n"), &name);
     }

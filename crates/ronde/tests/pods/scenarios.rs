@@ -51,7 +51,10 @@ fn queues() {
 
 #[test]
 fn every_scenario_is_run() {
-    assert_eq!(transcript::names_in(&directory().join("scenarios")), ["chart", "chart_host_network", "gang", "policies", "queues"]);
+    assert_eq!(
+        transcript::names_in(&directory().join("scenarios")),
+        ["chart", "chart_host_network", "gang", "policies", "queues"]
+    );
 }
 
 fn check(name: &str) {
