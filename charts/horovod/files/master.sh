@@ -29,7 +29,7 @@ count_attempt() {
 attempt=$(count_attempt)
 run=(bash -c "$(</horovod/generated/command)")
 if [[ $LAUNCHER == agent ]]; then
-    run=(/horovod/agent/ronde agent --listen "0.0.0.0:$RONDE_AGENT_PORT" -- "${run[@]}")
+    run=(/horovod/agent/ronde agent -- "${run[@]}")
 else
     setup_ssh
     serve_ssh &

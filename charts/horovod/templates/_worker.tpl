@@ -23,7 +23,7 @@ spec:
       {{- if include "horovod.ssh" . }}
       command: [/horovod/generated/run.sh]
       {{- else }}
-      command: [/horovod/agent/ronde, agent, --listen, "0.0.0.0:{{ include "horovod.port" . }}"]
+      command: [/horovod/agent/ronde, agent]
       {{- end }}
       env:
         {{- include "horovod.ownEnv" . | nindent 8 }}

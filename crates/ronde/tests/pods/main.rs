@@ -70,6 +70,7 @@ transcripts! {
     helm_chart: ["helm", "python3"];
     hooks: [];
     horovod_chart: ["root", "helm", "/usr/sbin/sshd", "ssh", "mpirun"];
+    horovod_chart_agent: ["root", "helm", "python3", "mpirun", "agent"];
     identity: ["root"];
     init_containers: [];
     job: [];
@@ -134,8 +135,19 @@ fn has_modules(names: &[&str], otherwise: &str) -> bool {
     found
 }
 
+/// Whether our own program can start ranks without ssh.
+fn has_agent() -> bool {
+    let help = Command::new(env!("CARGO_BIN_EXE_ronde")).args(["agent", "--help"]).output();
+    let found = help.is_ok_and(|output| output.status.success());
+    if !found {
+        skip("`ronde` has no agent");
+    }
+    found
+}
+
 fn is_there(need: &str) -> bool {
     match need {
+        "agent" => has_agent(),
         "root" => is_root(),
         "tensorflow" => has_modules(
             &["tensorflow"],
