@@ -36,7 +36,9 @@ master.release: |
 {{/* The command of the master as one text. */}}
 {{- define "horovod.command" -}}
 {{- if kindIs "slice" .Values.master.args -}}
-{{- join " " .Values.master.args | default "sleep infinity" -}}
+{{- $words := list -}}
+{{- range .Values.master.args }}{{ $words = append $words (include "horovod.text" .) }}{{ end -}}
+{{- join " " $words | default "sleep infinity" -}}
 {{- else if kindIs "string" .Values.master.args -}}
 {{- .Values.master.args | default "sleep infinity" -}}
 {{- else -}}

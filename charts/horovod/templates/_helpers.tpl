@@ -74,14 +74,17 @@ if the cluster has none of an earlier revision.
 {{- sha256sum . | trunc 8 -}}
 {{- end -}}
 
+{{/* A plain value as text. A whole number of a values file would come as 1e+06. */}}
+{{- define "horovod.text" -}}
+{{- if kindIs "float64" . }}{{ ternary (int64 .) . (eq (floor .) .) }}{{ else }}{{ . }}{{ end -}}
+{{- end -}}
+
 {{/* The variables of a role (NAME: value) as a list, and where ranks meet that mpirun does not tell. */}}
 {{- define "horovod.env" -}}
 {{- $meeting := dict "MASTER_ADDR" (printf "%s-master" (include "horovod.fullname" .root)) "MASTER_PORT" 29500 -}}
 {{- $list := list -}}
 {{- range $name, $value := merge (dict) (.env | default dict) $meeting -}}
-{{- /* A whole number of a values file comes as 1e+06. */ -}}
-{{- if kindIs "float64" $value }}{{ $value = ternary (int64 $value) $value (eq (floor $value) $value) }}{{ end -}}
-{{- $list = append $list (dict "name" $name "value" ($value | toString)) -}}
+{{- $list = append $list (dict "name" $name "value" (include "horovod.text" $value)) -}}
 {{- end -}}
 {{- toYaml $list -}}
 {{- end -}}
