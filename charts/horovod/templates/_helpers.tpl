@@ -224,6 +224,12 @@ one before. The first has the plain name, so that a rollback meets every name wi
 {{- end -}}
 {{- end -}}
 
+{{/* How workers are made. It cannot be changed any more once there are some. */}}
+{{- define "horovod.podManagementPolicy" -}}
+{{- $live := (lookup "apps/v1" "StatefulSet" .Release.Namespace (include "horovod.fullname" .)) | default dict -}}
+{{- dig "spec" "podManagementPolicy" .Values.worker.podManagementPolicy $live -}}
+{{- end -}}
+
 {{/* What cannot work is refused before anything is made. */}}
 {{- define "horovod.check" -}}
 {{- if and (include "horovod.ssh" .) .Values.ssh.useSecrets (not (.Values.ssh.hostKey | default "" | trim)) -}}
@@ -236,7 +242,7 @@ one before. The first has the plain name, so that a rollback meets every name wi
 {{- if and (include "horovod.ssh" .) (lt (.Values.ssh.port | int) 1024) (or $context.runAsNonRoot ($context.runAsUser | int)) -}}
 {{- fail (printf "ssh.port is %d and the pods do not run as root, who alone may listen there: set ssh.port to 1024 or more" (.Values.ssh.port | int)) -}}
 {{- end -}}
-{{- if and .Values.gang (ne .Values.worker.podManagementPolicy "Parallel") -}}
+{{- if and .Values.gang (ne (include "horovod.podManagementPolicy" .) "Parallel") -}}
 {{- fail "gang is true and worker.podManagementPolicy is not Parallel: workers that are made one by one cannot be placed together" -}}
 {{- end -}}
 {{- end -}}
