@@ -11,7 +11,7 @@ set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly ROOT=$HERE/..
 readonly DOCKERFILE=$ROOT/charts/horovod/Dockerfile
-readonly NAME=horovod-cpu:latest
+readonly NAME=docker.io/library/horovod-cpu:latest
 readonly SUITE=bookworm
 
 say() { printf 'image: %s\n' "$*" >&2; }
@@ -66,7 +66,7 @@ folder() {
 }
 
 build() {
-    local file dir
+    local file dir digest
     file=$(realpath "$1")
     dir=$(mktemp -d)
     # shellcheck disable=SC2064 # The folder of now.
