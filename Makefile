@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 # Seconds of chaos.
 SOAK_SECONDS ?= 300
 
-.PHONY: help preflight build demo check lint test e2e e2e-tools e2e-tensorflow e2e-horovod conformance bench-apiserver bench-collective bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean
+.PHONY: help preflight build demo check lint test e2e e2e-tools e2e-chart e2e-tensorflow e2e-horovod conformance bench-apiserver bench-collective bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -47,8 +47,13 @@ e2e-tools: ## Build kubectl and helm for the tests, into a cache outside the che
 
 e2e: build ## Jobs, policies, queues and gangs on a real control plane with simulated nodes, run by ronde operator
 	cargo test $(LOCKED) -p ronde --test pods --no-run
-	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$PATH" e2e/scenarios.sh "$$(tools/target-dir.sh)/debug/ronde" \
+	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" e2e/scenarios.sh "$$(tools/target-dir.sh)/debug/ronde" \
 	cargo test $(LOCKED) -p ronde --test pods scenarios -- --test-threads 1
+
+e2e-chart: build ## The Horovod chart on this machine, with our wheels and, where they are installed, PyTorch and scikit-learn
+	environment="$$(tools/python.sh environment)"; \
+	PATH="$$environment/bin:$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" \
+	cargo test $(LOCKED) -p ronde --test chart --test pods -- chart seed_001 --nocapture
 
 e2e-tensorflow: build ## TensorFlow's parameter server as a Volcano job; brings TensorFlow into a cache outside the checkout
 	python="$$(e2e/tensorflow.sh)"; \

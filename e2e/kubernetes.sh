@@ -6,20 +6,21 @@
 #   kubernetes.sh env DIR         prints the shell line that points kubectl at it
 #
 # DIR receives data, logs, certificates and `kubeconfig`. PORT is the API server's (default: a free
-# one). RONDE_CONTROLLERS replaces the list of controllers (`none`: not one); there are no workload
-# controllers in it, so that nothing but the test writes objects. Every process is stopped by its recorded id.
+# one). RONDE_CONTROLLERS replaces the list of controllers (`none`: not one), RONDE_MORE_CONTROLLERS adds to it; there
+# are no workload controllers in it, so that nothing but the test writes objects. Every process is stopped by its
+# recorded id.
 set -euo pipefail
 
 readonly SERVICE_RANGE=10.96.0.0/16
 readonly SERVICE_IP=10.96.0.1
-readonly CONTROLLERS=${RONDE_CONTROLLERS:-garbage-collector-controller,namespace-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,persistentvolumeclaim-protection-controller,persistentvolume-protection-controller}
+readonly CONTROLLERS=${RONDE_CONTROLLERS:-garbage-collector-controller,namespace-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,persistentvolumeclaim-protection-controller,persistentvolume-protection-controller}${RONDE_MORE_CONTROLLERS:+,$RONDE_MORE_CONTROLLERS}
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly HERE
 # shellcheck source=e2e/processes.sh
 source "$HERE/processes.sh"
 
 usage() {
-    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 

@@ -42,7 +42,8 @@ status:
 NODE
 }
 
-"$HERE/kubernetes.sh" up "$dir"
+# The Horovod chart has workers in a StatefulSet and a master in a Job.
+RONDE_MORE_CONTROLLERS=statefulset-controller,job-controller "$HERE/kubernetes.sh" up "$dir"
 export KUBECONFIG=$dir/kubeconfig
 { node node-0 && node node-1 && node node-2; } | "$kubectl" apply -f -
 # Admission marks every new node; the controller that would take the mark away does not run.

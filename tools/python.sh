@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Builds the Python wheels and tests them, in a virtual environment outside the checkout.
 #
-# usage: python.sh wheel | test [pytest arguments]
+# usage: python.sh wheel | test [pytest arguments] | environment
+#
+# `environment` installs the wheels and prints where the environment is.
 #
 # The wheel brings the `ronde` program: a release build for `wheel`, a debug build, which takes less time, for `test`.
 # RONDE_BINARY names one that is there already.
@@ -43,8 +45,10 @@ wheel() {
     printf '  %s\n' "$dist"/*.whl
 }
 
+install_wheels() { "$environment/bin/pip" install --quiet --no-deps --force-reinstall "$dist"/*.whl; }
+
 run_tests() {
-    "$environment/bin/pip" install --quiet --no-deps --force-reinstall "$dist"/*.whl
+    install_wheels
     # The program that the wheel has brought, and no other.
     env -u RONDE_BINARY "$environment/bin/python" -m pytest -rs "$@" python/tests
 }
@@ -57,8 +61,12 @@ test)
     wheel debug
     run_tests "$@"
     ;;
+environment)
+    { wheel debug && install_wheels; } >&2
+    printf '%s\n' "$environment"
+    ;;
 *)
-    printf 'usage: %s wheel | test [pytest arguments]\n' "$0" >&2
+    printf 'usage: %s wheel | test [pytest arguments] | environment\n' "$0" >&2
     exit 2
     ;;
 esac

@@ -11,6 +11,11 @@ for script in "${scripts[@]}"; do
         exit 1
     }
 done
+# These run in containers, out of a ConfigMap.
+scripts+=(charts/*/files/*.sh)
+for script in charts/*/files/*.sh; do
+    bash -n "$script"
+done
 if command -v shellcheck >/dev/null; then
     shellcheck --external-sources "${scripts[@]}"
 else

@@ -1,5 +1,6 @@
 //! The command line: one type per verb. Parsing only; the verbs are in the files of the same name.
 
+mod install;
 mod work;
 
 use std::{
@@ -10,6 +11,7 @@ use std::{
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use ronde_apiserver::quantity::Quantity;
 
+pub use self::install::{InstallArgs, UninstallArgs};
 pub use self::work::{
     Amounts, CascadeArg, DeleteArgs, JobArgs, JobVerb, JobVerbArgs, ListArgs, LogsArgs, QueueArgs, QueueCreateArgs,
     QueueDeleteArgs, QueueGetArgs, QueueListArgs, QueueStateArgs, QueueVerb, WaitArgs,
@@ -51,6 +53,10 @@ pub enum Verb {
     Job(JobArgs),
     /// Show, create, open, close or delete queues.
     Queue(QueueArgs),
+    /// Install or upgrade a chart that comes with this program, through Helm.
+    Install(InstallArgs),
+    /// Remove what a chart has installed, through Helm.
+    Uninstall(UninstallArgs),
     /// Run batch jobs and their scheduler on a cluster that is there already.
     Operator(OperatorArgs),
     /// Start the ranks of a training job, on this machine or over ssh; the same as horovodrun.

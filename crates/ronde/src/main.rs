@@ -13,6 +13,7 @@ mod down;
 mod environment;
 mod failure;
 mod get;
+mod install;
 mod job;
 mod jobs;
 mod kubeconfig;
@@ -86,6 +87,8 @@ fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Logs(args) => logs::run(&args, context),
         Verb::Job(args) => job::run(&args, context),
         Verb::Queue(args) => queue::run(&args, context),
+        Verb::Install(args) => install::install(&args, context),
+        Verb::Uninstall(args) => install::uninstall(&args, context),
         Verb::Operator(args) => operator::run(&args, context),
         Verb::Run(args) => run::run(&args),
     }

@@ -11,6 +11,8 @@ fn every_verb_explains_itself() {
     assert_snapshot!("help", all.map(|line| sandbox.transcript(line)).join("\n"));
     let all = ["delete --help", "list --help", "logs --help", "job --help", "job suspend --help"];
     assert_snapshot!("help_jobs", all.map(|line| sandbox.transcript(line)).join("\n"));
+    let all = ["install --help", "uninstall --help"];
+    assert_snapshot!("help_charts", all.map(|line| sandbox.transcript(line)).join("\n"));
     let all = ["queue --help", "queue list --help", "queue get --help", "queue create --help", "queue close --help"];
     let all = all.into_iter().chain(["queue delete --help"]);
     assert_snapshot!("help_queues", all.map(|line| sandbox.transcript(line)).collect::<Vec<_>>().join("\n"));
@@ -48,6 +50,9 @@ fn arguments_that_make_no_sense_are_refused() {
         "queue create gpu --capability cpu=many",
         "queue create gpu --dequeue-strategy lifo",
         "queue close gpu --wait=maybe",
+        "install horovod",
+        "install horovod mnist --name other",
+        "uninstall",
     ];
     assert_snapshot!("usage", all.map(|line| sandbox.transcript(line)).join("\n"));
 }

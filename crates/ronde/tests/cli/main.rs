@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+mod charts;
 mod help;
 mod jobs;
 mod kubeconfig;

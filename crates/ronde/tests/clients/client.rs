@@ -94,6 +94,8 @@ impl Home {
         command.env("GOGC", "off");
         command.env("CRDS", Path::new(env!("CARGO_MANIFEST_DIR")).join("../ronde-api/crds"));
         command.env("CHART", Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/chart"));
+        command.env("CHARTS", Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts"));
+        command.env("RONDE", env!("CARGO_BIN_EXE_ronde"));
         command.env("EXAMPLES", Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command

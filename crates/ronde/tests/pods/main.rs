@@ -26,7 +26,7 @@ mod transcript;
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use ronde_sim::{is_root, program, skip};
@@ -69,6 +69,8 @@ transcripts! {
     exec: ["script"];
     helm_chart: ["helm", "python3"];
     hooks: [];
+    horovod_chart: ["root", "helm", "/usr/sbin/sshd", "ssh", "mpirun"];
+    horovod_chart_agent: ["root", "helm", "python3", "mpirun", "agent"];
     identity: ["root"];
     init_containers: [];
     job: [];
@@ -80,6 +82,8 @@ transcripts! {
     restarts: [];
     run: [];
     seed_000_horovod_on_volcano: ["root", "python3", "/usr/sbin/sshd", "ssh", "mpirun"];
+    seed_001_horovod_chart: ["root", "helm", "python3", "/usr/sbin/sshd", "ssh", "mpirun"];
+    seed_001_training: ["root", "helm", "horovod", "/usr/sbin/sshd", "ssh", "mpirun"];
     seed_003_tensorflow: ["tensorflow"];
     service: ["python3"];
     ssh_and_mpi: ["root", "/usr/sbin/sshd", "ssh", "mpirun"];
@@ -120,20 +124,39 @@ fn play(cluster: &Cluster, name: &str) {
     transcript::run(&home, &directory().join(format!("transcripts/{name}.transcript")));
 }
 
-/// Whether the Python that pods will find has TensorFlow.
-fn has_tensorflow() -> bool {
-    let find = "import importlib.util, sys; sys.exit(importlib.util.find_spec('tensorflow') is None)";
-    let found = Command::new("python").args(["-c", find]).status().is_ok_and(|status| status.success());
+/// Whether the Python that pods will find has these modules; if not, `otherwise` is the reason to skip the test.
+fn has_modules(names: &[&str], otherwise: &str) -> bool {
+    let find = "import importlib.util as i, sys; sys.exit(any(i.find_spec(name) is None for name in sys.argv[1:]))";
+    let found = Command::new("python").args(["-c", find]).args(names).stderr(Stdio::null()).status();
+    let found = found.is_ok_and(|status| status.success());
     if !found {
-        skip("TensorFlow is not installed (`make e2e-tensorflow` brings it and runs this test)");
+        skip(otherwise);
+    }
+    found
+}
+
+/// Whether our own program can start ranks without ssh.
+fn has_agent() -> bool {
+    let help = Command::new(env!("CARGO_BIN_EXE_ronde")).args(["agent", "--help"]).output();
+    let found = help.is_ok_and(|output| output.status.success());
+    if !found {
+        skip("`ronde` has no agent");
     }
     found
 }
 
 fn is_there(need: &str) -> bool {
     match need {
+        "agent" => has_agent(),
         "root" => is_root(),
-        "tensorflow" => has_tensorflow(),
+        "tensorflow" => has_modules(
+            &["tensorflow"],
+            "TensorFlow is not installed (`make e2e-tensorflow` brings it and runs this test)",
+        ),
+        "horovod" => has_modules(
+            &["horovod", "torch", "sklearn"],
+            "our wheels, PyTorch and scikit-learn are not installed (`make e2e-chart` runs this test where the last two are)",
+        ),
         "helm" => Program::find_all(&[Program::Helm]).is_some(),
         path if path.starts_with('/') => {
             let found = Path::new(path).exists();

@@ -4,13 +4,35 @@
 
 use std::path::Path;
 
+use ronde_sim::skip;
+
 use crate::{
     client::{Home, Program, variable},
     cluster::Cluster,
-    directory,
+    directory, is_there,
     sandbox::Sandbox,
     transcript,
 };
+
+#[test]
+fn chart() {
+    let has_own_nodes = variable("RONDE_SCENARIOS_KUBECONFIG").is_none();
+    // On our own nodes the workers run, and with them their ssh servers.
+    let needs: &[&str] = if has_own_nodes { &["helm", "root", "/usr/sbin/sshd", "ssh"] } else { &["helm"] };
+    if needs.iter().all(|need| is_there(need)) {
+        check("chart");
+    }
+}
+
+#[test]
+fn chart_host_network() {
+    if variable("RONDE_SCENARIOS_KUBECONFIG").is_none() {
+        return skip("the nodes of one machine share its ports (`make e2e` runs this test)");
+    }
+    if is_there("helm") {
+        check("chart_host_network");
+    }
+}
 
 #[test]
 fn gang() {
@@ -29,7 +51,10 @@ fn queues() {
 
 #[test]
 fn every_scenario_is_run() {
-    assert_eq!(transcript::names_in(&directory().join("scenarios")), ["gang", "policies", "queues"]);
+    assert_eq!(
+        transcript::names_in(&directory().join("scenarios")),
+        ["chart", "chart_host_network", "gang", "policies", "queues"]
+    );
 }
 
 fn check(name: &str) {
@@ -37,6 +62,7 @@ fn check(name: &str) {
         return;
     }
     let (bin, file) = (directory().join("bin"), directory().join(format!("scenarios/{name}.transcript")));
+    let name = &name.replace('_', "-");
     if let Some(kubeconfig) = variable("RONDE_SCENARIOS_KUBECONFIG") {
         transcript::run(&Home::borrow(Path::new(&kubeconfig), name, &bin), &file);
     } else if let Some(cluster) = Cluster::start(Sandbox::new(), "--nodes 3 --cpus 2") {

@@ -1,0 +1,162 @@
+//! `ronde install` and `ronde uninstall`: the charts that come with this program, through the user's own Helm.
+//!
+//! What Helm says goes straight to the user. A release that is there already is upgraded.
+
+mod charts;
+
+use std::{
+    ffi::OsString,
+    io,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use tempfile::TempDir;
+
+use self::charts::{CHARTS, Chart};
+use crate::{
+    Context,
+    args::{ClusterArgs, InstallArgs, UninstallArgs},
+    failure::{Answer, Blame, Failure, Outcome},
+    printer::Printer,
+};
+
+/// Why Helm was not asked, or not to be asked.
+#[derive(Debug, thiserror::Error)]
+enum InstallError {
+    #[error("there is no chart `{chart}`")]
+    NoChart { chart: String },
+    #[error("cannot write the chart into a folder for Helm")]
+    Unpack { source: io::Error },
+    #[error("there is no `helm` on this machine")]
+    NoHelm,
+    #[error("cannot run `helm`")]
+    Helm { source: io::Error },
+}
+
+impl Failure for InstallError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::NoChart { .. } => Blame::User,
+            Self::Unpack { .. } | Self::NoHelm | Self::Helm { .. } => Blame::Environment,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoChart { .. } => {
+                let names: Vec<_> = CHARTS.iter().map(|chart| format!("`{}`", chart.name)).collect();
+                Some(format!("the charts are: {}; for others, use `helm` itself", names.join(", ")))
+            }
+            Self::NoHelm => Some(
+                "install Helm 3 as https://helm.sh/docs/intro/install says; it is one program that only needs to be in \
+                 the PATH"
+                    .to_owned(),
+            ),
+            Self::Unpack { .. } | Self::Helm { .. } => None,
+        }
+    }
+}
+
+/// Runs `ronde install`.
+pub fn install(args: &InstallArgs, context: &Context) -> Outcome {
+    let chart = Chart::find(&args.chart).ok_or_else(|| InstallError::NoChart { chart: args.chart.clone() })?;
+    let wrap = |source| InstallError::Unpack { source };
+    let folder = TempDir::with_prefix("ronde-chart-").map_err(wrap)?;
+    chart.unpack(folder.path()).map_err(wrap)?;
+    run_helm(&words_to_install(args, folder.path()), context.printer)
+}
+
+/// Runs `ronde uninstall`.
+pub fn uninstall(args: &UninstallArgs, context: &Context) -> Outcome {
+    run_helm(&words_to_uninstall(args), context.printer)
+}
+
+fn words_to_install(args: &InstallArgs, chart: &Path) -> Vec<OsString> {
+    let release = args.release.as_ref().or(args.name.as_ref()).cloned().unwrap_or_default();
+    let mut words: Vec<OsString> = vec!["upgrade".into(), "--install".into(), release.into(), chart.into()];
+    for file in &args.values {
+        words.extend(["--values".into(), file.into()]);
+    }
+    for value in &args.set {
+        words.extend(["--set".into(), value.into()]);
+    }
+    words.extend(words_of_place(&args.cluster, args.namespace.as_deref()));
+    words.extend(args.more.iter().cloned());
+    words
+}
+
+fn words_to_uninstall(args: &UninstallArgs) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["uninstall".into()];
+    words.extend(args.releases.iter().map(OsString::from));
+    words.extend(words_of_place(&args.cluster, args.namespace.as_deref()));
+    words.extend(args.more.iter().cloned());
+    words
+}
+
+fn words_of_place(cluster: &ClusterArgs, namespace: Option<&str>) -> Vec<OsString> {
+    let kubeconfig = cluster.kubeconfig.as_ref().map(|file| ("--kubeconfig", file.into()));
+    let context = cluster.context.as_ref().map(|name| ("--kube-context", name.into()));
+    let namespace = namespace.map(|name| ("--namespace", name.into()));
+    let options = [kubeconfig, context, namespace].into_iter().flatten();
+    options.flat_map(|(option, value): (&str, OsString)| [option.into(), value]).collect()
+}
+
+/// Runs Helm and says whether it did its work; why not, it has said itself.
+fn run_helm(words: &[OsString], printer: Printer) -> Outcome {
+    let mut command = Command::new("helm");
+    command.args(words).stdin(Stdio::null());
+    if printer.quiet {
+        command.stdout(Stdio::null());
+    }
+    let status = command.status().map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => InstallError::NoHelm,
+        _ => InstallError::Helm { source },
+    })?;
+    Ok(if status.success() { Answer::Done } else { Answer::No })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Verb};
+
+    fn check(line: &str, expected: &str) {
+        let words = match Args::try_parse_from(line.split(' ')).unwrap().verb {
+            Verb::Install(args) => words_to_install(&args, Path::new("CHART")),
+            Verb::Uninstall(args) => words_to_uninstall(&args),
+            other => panic!("{other:?}"),
+        };
+        let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
+        assert_eq!(words.join(" "), expected, "{line}");
+    }
+
+    #[test]
+    fn helm_gets_what_was_asked_for() {
+        check("ronde install horovod mnist", "upgrade --install mnist CHART");
+        check(
+            "ronde install --values v.yaml --name mnist stable/horovod",
+            "upgrade --install mnist CHART --values v.yaml",
+        );
+        check(
+            "ronde install horovod mnist -f a -f b --set worker.number=2 --set gang=true -n team",
+            "upgrade --install mnist CHART --values a --values b --set worker.number=2 --set gang=true --namespace team",
+        );
+        check(
+            "ronde install horovod mnist --kubeconfig k --context c -- --wait --timeout 5m",
+            "upgrade --install mnist CHART --kubeconfig k --kube-context c --wait --timeout 5m",
+        );
+        check("ronde uninstall mnist", "uninstall mnist");
+        check("ronde uninstall a b -n team -- --wait", "uninstall a b --namespace team --wait");
+    }
+
+    #[test]
+    fn a_release_has_one_name() {
+        let is_taken = |line: &str| Args::try_parse_from(line.split(' ')).is_ok();
+        assert!(!is_taken("ronde install horovod"));
+        assert!(!is_taken("ronde install horovod mnist --name other"));
+        assert!(!is_taken("ronde uninstall"));
+    }
+}

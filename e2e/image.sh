@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Builds the image of charts/horovod/Dockerfile as `docker save` would write it, without Docker and without a registry.
+#
+#   image.sh check          says whether it can be done here
+#   image.sh build FILE     writes the archive; the wheels of `make wheel` go into it if they are there
+#   image.sh folder DIR     only makes the root filesystem
+#
+# Needs root, debootstrap and a mirror of Debian (MIRROR, by default the one of this machine). What is installed is read
+# from the Dockerfile, so that the two cannot differ. `ctr images import` or `docker load` take the archive.
+set -euo pipefail
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+readonly ROOT=$HERE/..
+readonly DOCKERFILE=$ROOT/charts/horovod/Dockerfile
+readonly NAME=docker.io/library/horovod-cpu:latest
+readonly SUITE=bookworm
+
+say() { printf 'image: %s\n' "$*" >&2; }
+
+die() {
+    say "$*"
+    exit 1
+}
+
+# The first mirror that apt uses here.
+mirror() {
+    local found
+    found=${MIRROR:-$(sed -nE 's/^URIs: *(\S+)$/\1/p; s/^deb (\[[^]]*\] )?(\S+) .*/\2/p' \
+        /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null | head -1)}
+    printf '%s\n' "${found:-http://deb.debian.org/debian}"
+}
+
+# The packages that the Dockerfile installs.
+packages() {
+    sed -n '/apt-get install/,/&& rm/p' "$DOCKERFILE" | sed -e 1d -e '/&& rm/d' | sed 's/.$//' | xargs -n 1
+}
+
+check() {
+    ((EUID == 0)) || die "only root can make a root filesystem"
+    command -v debootstrap >/dev/null || die "\`debootstrap\` is missing: apt-get install debootstrap"
+}
+
+folder() {
+    local dir=$1 wheels
+    check
+    say "bootstraps $SUITE from $(mirror) (minutes)"
+    debootstrap --variant=minbase "$SUITE" "$dir" "$(mirror)" >&2
+    # No daemon starts while packages are configured.
+    printf '#!/bin/sh\nexit 101\n' >"$dir/usr/sbin/policy-rc.d"
+    chmod 755 "$dir/usr/sbin/policy-rc.d"
+    mapfile -t wanted < <(packages)
+    DEBIAN_FRONTEND=noninteractive chroot "$dir" apt-get install -y -qq --no-install-recommends "${wanted[@]}" >&2
+    rm -rf "$dir"/var/lib/apt/lists/* "$dir"/var/cache/apt/archives/*.deb "$dir"/etc/ssh/ssh_host_* "$dir/usr/sbin/policy-rc.d"
+    ln -s python3 "$dir/usr/bin/python"
+    mapfile -t wheels < <(compgen -G "$ROOT/python/dist/*.whl")
+    if ((${#wheels[@]})); then
+        mkdir "$dir/tmp/wheels"
+        cp "${wheels[@]}" "$dir/tmp/wheels/"
+        chroot "$dir" sh -c 'pip install --quiet --break-system-packages --no-deps --root-user-action ignore /tmp/wheels/*.whl' >&2
+        rm -r "$dir/tmp/wheels"
+    else
+        say "without our wheels: \`make wheel\` builds them"
+    fi
+    mkdir -p "$dir/examples"
+    cp "$ROOT/examples/pytorch_mnist.py" "$dir/examples/"
+    chroot "$dir" useradd --create-home --shell /bin/bash --uid 1000 trainer
+}
+
+build() {
+    local file dir digest
+    file=$(realpath "$1")
+    dir=$(mktemp -d)
+    # shellcheck disable=SC2064 # The folder of now.
+    trap "rm -rf '$dir'" EXIT
+    folder "$dir/root"
+    tar -C "$dir/root" -cf "$dir/layer.tar" .
+    digest=$(sha256sum "$dir/layer.tar" | cut -d ' ' -f 1)
+    cat >"$dir/config.json" <<JSON
+{"architecture": "$(dpkg --print-architecture)", "os": "linux", "config": {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"], "Cmd": ["bash"]}, "rootfs": {"type": "layers", "diff_ids": ["sha256:$digest"]}}
+JSON
+    printf '[{"Config": "config.json", "RepoTags": ["%s"], "Layers": ["layer.tar"]}]\n' "$NAME" >"$dir/manifest.json"
+    tar -C "$dir" -cf "$file" manifest.json config.json layer.tar
+    say "$NAME is in $file"
+}
+
+case ${1-} in
+check) check && say "can be built here, from $(mirror)" ;;
+build)
+    [[ $# == 2 ]] || die "which file?"
+    build "$2"
+    ;;
+folder)
+    [[ $# == 2 ]] || die "which folder?"
+    folder "$(realpath "$2")"
+    ;;
+*)
+    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac
