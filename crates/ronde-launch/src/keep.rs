@@ -8,6 +8,7 @@
 use std::{
     io::{self, Read, Write},
     os::{fd::AsFd, unix::net::UnixStream},
+    path::{Path, PathBuf},
     process::ExitCode,
     thread,
     time::Duration,
@@ -15,6 +16,7 @@ use std::{
 
 use ronde_process::{Alone, Ended, Fork, Namespaces, Program, become_program, fork, kill};
 use rustix::process::{Pid, Signal};
+use serde::{Deserialize, Serialize};
 
 /// Our program is a keeper when it is called by this name.
 pub const NAME: &str = "ronde-keep";
@@ -24,6 +26,13 @@ const GRACE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(10);
 /// A program with its environment; the kernel takes no more than a few megabytes.
 const PROGRAM_MAX: usize = 64 << 20;
+
+/// What a program reads that has no input.
+pub(crate) const NO_INPUT: &str = "/dev/null";
+
+/// What a keeper is told to run, and the file that it reads from.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kept(pub Program, pub PathBuf);
 
 /// What a keeper says at the end: a letter and a number.
 pub(crate) const REPORT: usize = 5;
@@ -41,10 +50,10 @@ pub fn run(args: &[String]) -> Option<ExitCode> {
 fn keep() -> io::Result<ExitCode> {
     let alone = Alone::check()?;
     let mut launcher = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let program = read_program(&mut launcher)?;
+    let kept = read_kept(&mut launcher)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     match fork(alone, Namespaces::default())? {
-        Fork::Child => Ok(begin(&program)),
+        Fork::Child => Ok(begin(&kept)),
         Fork::Parent(child) => {
             let orders = launcher.try_clone()?;
             thread::Builder::new().name("orders".to_owned()).spawn(move || obey(orders))?;
@@ -55,8 +64,8 @@ fn keep() -> io::Result<ExitCode> {
 }
 
 /// In the child: leaves the keeper's session and socket behind and becomes the program.
-fn begin(program: &Program) -> ExitCode {
-    let error = match leave() {
+fn begin(Kept(program, stdin): &Kept) -> ExitCode {
+    let error = match leave(stdin) {
         Ok(()) => become_program(program),
         Err(error) => error,
     };
@@ -66,12 +75,14 @@ fn begin(program: &Program) -> ExitCode {
     ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
 }
 
-fn leave() -> io::Result<()> {
+fn leave(stdin: &Path) -> io::Result<()> {
     rustix::process::setsid()?;
     // Should the keeper itself be killed, at least the rank goes too.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // The socket was our stdin; its copy closes by itself when the program begins.
-    rustix::stdio::dup2_stdin(fs_err::File::open("/dev/null")?)?;
+    // The socket was our stdin; its copy closes by itself when the program begins. What cannot be opened anew, as a
+    // socket cannot, is no input.
+    let input = fs_err::File::open(stdin).or_else(|_| fs_err::File::open(NO_INPUT))?;
+    rustix::stdio::dup2_stdin(input)?;
     Ok(())
 }
 
@@ -116,7 +127,7 @@ fn kill_all() {
     }
 }
 
-fn read_program(launcher: &mut impl Read) -> io::Result<Program> {
+fn read_kept(launcher: &mut impl Read) -> io::Result<Kept> {
     let mut size = [0; 4];
     launcher.read_exact(&mut size)?;
     let size = usize::try_from(u32::from_be_bytes(size)).unwrap_or(usize::MAX);
@@ -128,9 +139,9 @@ fn read_program(launcher: &mut impl Read) -> io::Result<Program> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Writes a program as [`read_program`] reads it.
-pub(crate) fn program_frame(program: &Program) -> io::Result<Vec<u8>> {
-    let text = serde_json::to_vec(program)?;
+/// Writes a program as [`read_kept`] reads it.
+pub(crate) fn frame(kept: &Kept) -> io::Result<Vec<u8>> {
+    let text = serde_json::to_vec(kept)?;
     let size = u32::try_from(text.len()).map_err(io::Error::other)?;
     Ok([size.to_be_bytes().as_slice(), &text].concat())
 }
@@ -160,8 +171,9 @@ mod tests {
             assert_eq!(read_report(report(ended)), ended);
         }
         let program = Program { argv: vec!["a b".into()], env: vec![("A".into(), "ü\n".into())], folder: "/".into() };
-        let frame = program_frame(&program).unwrap();
-        assert_eq!(read_program(&mut frame.as_slice()).unwrap(), program);
-        assert!(read_program(&mut [255_u8; 8].as_slice()).is_err());
+        let kept = Kept(program, PathBuf::from("/proc/1/fd/0"));
+        let frame = frame(&kept).unwrap();
+        assert_eq!(read_kept(&mut frame.as_slice()).unwrap(), kept);
+        assert!(read_kept(&mut [255_u8; 8].as_slice()).is_err());
     }
 }

@@ -1,10 +1,15 @@
 //! A rank as a process of this machine, with a keeper above it ([`crate::keep`]).
 
-use std::{io, os::unix::net::UnixStream as Socket, path::PathBuf, process::Stdio};
+use std::{
+    io,
+    os::unix::net::UnixStream as Socket,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
 
 use futures::future::BoxFuture;
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, empty},
     net::{
         UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
@@ -14,7 +19,7 @@ use tokio::{
 };
 
 use super::{Ended, Order, Program, StartError, Started, Way};
-use crate::keep;
+use crate::keep::{self, Kept};
 
 /// Orders that wait to be written; nobody gives more than a few.
 pub(crate) const ORDERS_MAX: usize = 16;
@@ -37,18 +42,44 @@ impl Default for Local {
 impl Way for Local {
     fn start<'a>(&'a self, host: &'a str, program: &'a Program) -> BoxFuture<'a, Result<Started, StartError>> {
         Box::pin(async move {
-            self.spawn(program).map_err(|error| StartError { host: host.to_owned(), why: error.to_string() })
+            let spawned = self.spawn(program, Path::new(keep::NO_INPUT), Output::Piped);
+            spawned.map_err(|error| StartError { host: host.to_owned(), why: error.to_string() })
         })
     }
 }
 
+/// Where the output of a program goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// To who started it.
+    Piped,
+    /// Where our own goes; who started it reads nothing.
+    Inherited,
+}
+
+impl Output {
+    fn stream(self) -> Stdio {
+        match self {
+            Self::Piped => Stdio::piped(),
+            Self::Inherited => Stdio::inherit(),
+        }
+    }
+}
+
+/// What there is to read: nothing if the stream is not ours.
+fn reader(stream: Option<impl AsyncRead + Send + Unpin + 'static>) -> Box<dyn AsyncRead + Send + Unpin> {
+    stream.map_or_else(|| Box::new(empty()) as _, |stream| Box::new(stream) as _)
+}
+
 impl Local {
-    fn spawn(&self, program: &Program) -> io::Result<Started> {
-        let frame = keep::program_frame(&ronde_process::Program {
+    /// Starts a program that reads from a file, `/proc/PID/fd/N` for an open one.
+    pub(crate) fn spawn(&self, program: &Program, stdin: &Path, output: Output) -> io::Result<Started> {
+        let words = ronde_process::Program {
             argv: program.words.clone(),
             env: program.environment.clone().into_iter().collect(),
             folder: program.directory.display().to_string(),
-        })?;
+        };
+        let frame = keep::frame(&Kept(words, stdin.to_owned()))?;
         let (own, keepers) = Socket::pair()?;
         own.set_nonblocking(true)?;
         let mut child = Command::new(&self.keeper)
@@ -57,17 +88,15 @@ impl Local {
             // Ctrl-C in a terminal is for the launcher, which passes it on in its own way.
             .process_group(0)
             .stdin(Stdio::from(std::os::fd::OwnedFd::from(keepers)))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stdout(output.stream())
+            .stderr(output.stream())
             .spawn()?;
-        let missing = || io::Error::other("a stream is missing");
-        let stdout = child.stdout.take().ok_or_else(missing)?;
-        let stderr = child.stderr.take().ok_or_else(missing)?;
+        let (stdout, stderr) = (reader(child.stdout.take()), reader(child.stderr.take()));
         let (orders, given) = mpsc::channel(ORDERS_MAX);
         let (end, ended) = oneshot::channel();
         let (reader, writer) = UnixStream::from_std(own)?.into_split();
         tokio::spawn(watch(Keeper { child, reader, writer }, frame, given, end));
-        Ok(Started { stdout: Box::new(stdout), stderr: Box::new(stderr), orders, ended })
+        Ok(Started { stdout, stderr, orders, ended })
     }
 }
 
