@@ -3,6 +3,7 @@
 use std::{io, path::PathBuf};
 
 use crate::{
+    agent::way::AgentsError,
     hosts::HostsError,
     slots::TooFewSlots,
     start::{StartError, ssh::OutOfReach},
@@ -29,6 +30,8 @@ pub enum LaunchError {
     Interface(String),
     #[error("the command `{0}` is empty")]
     Rsh(String),
+    #[error("{0}")]
+    Agents(#[from] AgentsError),
     #[error("cannot keep the output in `{}`", .path.display())]
     Output { path: PathBuf, source: io::Error },
     #[error("cannot prepare the job")]
@@ -62,6 +65,7 @@ impl LaunchError {
             | Self::Parameter(_)
             | Self::Interface(_)
             | Self::Rsh(_)
+            | Self::Agents(_)
             | Self::Elastic => true,
         }
     }
@@ -85,6 +89,7 @@ impl LaunchError {
                 return Some(format!("`{command}` has to succeed without a question"));
             }
             Self::Elastic => "leave out --min-np and --host-discovery-script",
+            Self::Agents(AgentsError::Secret(error)) => return Some(error.hint()),
             Self::Late { .. } => "give them more time with --start-timeout",
             Self::Rsh(_) => "name a command that runs a line of shell on a host, as in `--rsh 'ssh -q'`",
             _ => return None,

@@ -3,6 +3,7 @@
 //! The way in is a command line ([`run`](crate)), which the `ronde` binary hands over as it is. What ranks say to each
 //! other is none of our business: that is `ronde-collective`. Knows nothing of Kubernetes.
 
+pub mod agent;
 pub mod args;
 mod clock;
 mod error;

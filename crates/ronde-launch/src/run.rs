@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::{
+    agent::way::Agents,
     args::{Arguments, config, parameters::Parameters},
     error::LaunchError,
     hosts::{self, Host},
@@ -141,8 +142,16 @@ pub fn named_hosts(arguments: &Arguments) -> Result<Option<Vec<Host>>, LaunchErr
     hosts::parse_file(&text).map(Some).map_err(LaunchError::Hosts)
 }
 
-/// How hosts are reached: Slurm's own way in an allocation, else by the user's command or ssh.
+/// How hosts are reached: by the user's command, Slurm's own way in an allocation, agents where the environment names
+/// them, else ssh.
 pub fn reach(arguments: &Arguments, is_slurm: bool) -> Result<Reach, LaunchError> {
+    let has_wish = arguments.remote.rsh.is_some() || arguments.remote.ssh_port.is_some();
+    if !has_wish
+        && !is_slurm
+        && let Some(agents) = Agents::around(&surroundings::variables())?
+    {
+        return Ok(Reach { ways: Ways::new(Some(Local::default()), Box::new(agents)), tried: None });
+    }
     let remote = match &arguments.remote.rsh {
         Some(command) => {
             let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();

@@ -9,6 +9,8 @@ use std::{
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
+use crate::agent::names::Names;
+
 /// Any port: nothing is sent there.
 const DISCARD: u16 = 9;
 /// An address that nobody has: the way there is the way out.
@@ -44,6 +46,10 @@ pub async fn own_address(host: &str) -> IpAddr {
 }
 
 async fn addresses(host: &str) -> Vec<IpAddr> {
+    // First without the C library: where we are linked statically it may not know how.
+    if let Ok(found) = Names::default().addresses(host).await {
+        return found;
+    }
     // A name that cannot be found here may still be one that ssh's configuration knows.
     let found = tokio::net::lookup_host((host, DISCARD)).await;
     found.map(|found| found.map(|address| address.ip()).collect()).unwrap_or_default()

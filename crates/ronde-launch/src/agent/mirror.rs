@@ -1,0 +1,176 @@
+//! Keeps copies of a job's host list, and lets the agents of hosts that leave it go.
+//!
+//! The source is a file of a ConfigMap volume, which changes by a swap of links: it is read again and again
+//! ([`POLL`]), never watched. Copies are written whole or not at all.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use fs_err as fs;
+use tokio::{
+    task::{AbortHandle, JoinSet},
+    time::{MissedTickBehavior, interval, sleep},
+};
+
+use super::{client, reach::Caller};
+
+/// A change reaches the launcher in this time; reading a small file so often costs nothing that shows.
+const POLL: Duration = Duration::from_millis(50);
+/// The name of the list in a folder.
+const LIST: &str = "hostfile";
+/// An agent that cannot be reached for so long is gone, or of no use to anybody.
+const RELEASE_TRIES: u32 = 120;
+const RELEASE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Where a list comes from and where it goes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mirror {
+    /// A file, or a folder with a file `hostfile`. Its lines are `host:slots`.
+    pub from: PathBuf,
+    /// Get the list as it is.
+    pub to: Vec<PathBuf>,
+    /// Get the list with lines `host slots=n`.
+    pub deepspeed_to: Vec<PathBuf>,
+}
+
+impl Mirror {
+    /// Copies the list once, and returns it.
+    pub fn copy(&self) -> io::Result<String> {
+        let list = self.read()?;
+        self.write(&list)?;
+        Ok(list)
+    }
+
+    /// Copies the list whenever it changes, and releases the hosts that leave it, as long as they stay away.
+    pub async fn follow(self, mut list: String, caller: Caller) {
+        let mut ticks = interval(POLL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut releases = Releases::default();
+        loop {
+            ticks.tick().await;
+            // Between two versions there may be none, for a moment.
+            let Ok(new) = self.read() else { continue };
+            if new == list {
+                continue;
+            }
+            if let Err(error) = self.write(&new) {
+                tracing::warn!(%error, "cannot copy the host list");
+                continue;
+            }
+            releases.change(&names(&list), &names(&new), &caller);
+            list = new;
+        }
+    }
+
+    fn read(&self) -> io::Result<String> {
+        if self.from.is_dir() { fs::read_to_string(self.from.join(LIST)) } else { fs::read_to_string(&self.from) }
+    }
+
+    fn write(&self, list: &str) -> io::Result<()> {
+        self.to.iter().try_for_each(|target| replace(target, list))?;
+        let deepspeed = for_deepspeed(list);
+        self.deepspeed_to.iter().try_for_each(|target| replace(target, &deepspeed))
+    }
+}
+
+/// The agents that are being told to go, by host. Dropped: no more are told.
+#[derive(Default)]
+struct Releases {
+    tasks: JoinSet<()>,
+    by_host: Vec<(String, AbortHandle)>,
+}
+
+impl Releases {
+    fn change(&mut self, old: &BTreeSet<String>, new: &BTreeSet<String>, caller: &Caller) {
+        while self.tasks.try_join_next().is_some() {}
+        self.by_host.retain(|(host, task)| {
+            let is_back = new.contains(host);
+            if is_back {
+                task.abort();
+            }
+            !is_back && !task.is_finished()
+        });
+        for host in old.difference(new) {
+            tracing::info!(host, "left the job");
+            let task = self.tasks.spawn(release(host.clone(), caller.clone()));
+            self.by_host.push((host.clone(), task));
+        }
+    }
+}
+
+async fn release(host: String, caller: Caller) {
+    for _ in 0..RELEASE_TRIES {
+        let why = match caller.call_once(&host).await {
+            Ok(channel) => match client::release(channel).await {
+                Ok(()) => return,
+                Err(error) => error.to_string(),
+            },
+            Err(error) => error.to_string(),
+        };
+        tracing::debug!(host, why, "cannot release an agent yet");
+        sleep(RELEASE_PAUSE).await;
+    }
+    tracing::warn!(host, "its agent could not be told that it has left the job");
+}
+
+fn names(list: &str) -> BTreeSet<String> {
+    entries(list).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// The hosts of a list with their slots, one if none are given.
+fn entries(list: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = list.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| line.rsplit_once(':').unwrap_or((line, "1")))
+}
+
+fn for_deepspeed(list: &str) -> String {
+    entries(list).map(|(host, slots)| format!("{host} slots={slots}\n")).collect()
+}
+
+/// Writes a file so that a reader sees the old text or the new one.
+fn replace(target: &Path, text: &str) -> io::Result<()> {
+    let (Some(folder), Some(name)) = (target.parent(), target.file_name()) else {
+        return Err(io::Error::other(format!("`{}` is not the path of a file", target.display())));
+    };
+    fs::create_dir_all(folder)?;
+    let draft = folder.join(format!(".{}.{}", name.display(), std::process::id()));
+    fs::write(&draft, text)?;
+    fs::rename(&draft, target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_copied_in_both_forms() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("hostfile"), "a-worker-0:2\na-worker-1:2\n").unwrap();
+        let mirror = Mirror {
+            from: folder.path().to_owned(),
+            to: vec![at("edl/hostfile")],
+            deepspeed_to: vec![at("job/hosts")],
+        };
+        mirror.copy().unwrap();
+        assert_eq!(fs::read_to_string(at("edl/hostfile")).unwrap(), "a-worker-0:2\na-worker-1:2\n");
+        assert_eq!(fs::read_to_string(at("job/hosts")).unwrap(), "a-worker-0 slots=2\na-worker-1 slots=2\n");
+        assert_eq!(fs::read_dir(at("edl")).unwrap().count(), 1, "no draft is left behind");
+        let missing = Mirror { from: at("none"), ..mirror };
+        assert!(missing.copy().unwrap_err().to_string().contains("none"));
+    }
+
+    #[test]
+    fn names_of_a_list() {
+        let check = |list: &str, expected: &[&str]| {
+            assert_eq!(names(list).iter().map(String::as_str).collect::<Vec<_>>(), expected, "{list}");
+        };
+        check("", &[]);
+        check("b:1\n\na:2\n\n", &["a", "b"]);
+        check("# nobody:1\na\r\n", &["a"]);
+    }
+}

@@ -1,0 +1,98 @@
+//! Reaches the agent of a host: its addresses, one after the other, for a moment again and again.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+
+use super::{
+    channel::{self, Channel, ChannelError},
+    names::Names,
+    secret::Secret,
+};
+
+/// Names the port of the agents.
+pub const PORT_VARIABLE: &str = "RONDE_AGENT_PORT";
+/// Where agents listen unless [`PORT_VARIABLE`] says otherwise.
+pub const PORT_DEFAULT: u16 = 9009;
+/// A pod that has just started has a name, or an agent, a moment later.
+const PATIENCE: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Calls agents.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub names: Names,
+    pub port: u16,
+    pub secret: Secret,
+}
+
+/// Why an agent cannot be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum ReachError {
+    #[error("cannot find host `{host}`: {source}")]
+    Name { host: String, source: io::Error },
+    #[error("cannot reach the agent of host `{host}` at {address}: {source}")]
+    Channel { host: String, address: SocketAddr, source: ChannelError },
+}
+
+impl ReachError {
+    /// Tells whether another try a moment later may do better.
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::Name { .. } => true,
+            Self::Channel { source: ChannelError::Io(error), .. } => {
+                matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::HostUnreachable)
+            }
+            Self::Channel { .. } => false,
+        }
+    }
+
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Channel { source: ChannelError::Secret | ChannelError::Refused, .. } => {
+                Some("both sides need the same secret, see RONDE_SECRET_FILE")
+            }
+            Self::Channel { source: ChannelError::Io(_), .. } => {
+                Some("`ronde agent` has to run there; RONDE_AGENT_PORT says on which port")
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Caller {
+    /// Makes a channel to the agent of a host.
+    pub async fn call(&self, host: &str) -> Result<Channel, ReachError> {
+        let begun = Instant::now();
+        loop {
+            match self.call_once(host).await {
+                Err(error) if error.is_passing() && begun.elapsed() < PATIENCE => sleep(PAUSE).await,
+                done => return done,
+            }
+        }
+    }
+
+    /// Tries every address of a host once.
+    pub async fn call_once(&self, host: &str) -> Result<Channel, ReachError> {
+        let name_error = |source| ReachError::Name { host: host.to_owned(), source };
+        let addresses = self.names.addresses(host).await.map_err(name_error)?;
+        let mut failure = name_error(io::ErrorKind::NotFound.into());
+        for address in addresses {
+            match self.call_address(host, address).await {
+                Ok(channel) => return Ok(channel),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    async fn call_address(&self, host: &str, address: IpAddr) -> Result<Channel, ReachError> {
+        let address = SocketAddr::new(address, self.port);
+        let made = channel::connect(address, &self.secret).await;
+        made.map_err(|source| ReachError::Channel { host: host.to_owned(), address, source })
+    }
+}
