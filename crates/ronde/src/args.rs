@@ -1,6 +1,7 @@
 //! The command line: one type per verb. Parsing only; the verbs are in the files of the same name.
 
 mod install;
+mod agent;
 mod work;
 
 use std::{
@@ -12,6 +13,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use ronde_apiserver::quantity::Quantity;
 
 pub use self::install::{InstallArgs, UninstallArgs};
+pub use self::agent::{AgentArgs, AgentVerb, RshArgs};
 pub use self::work::{
     Amounts, CascadeArg, DeleteArgs, JobArgs, JobVerb, JobVerbArgs, ListArgs, LogsArgs, QueueArgs, QueueCreateArgs,
     QueueDeleteArgs, QueueGetArgs, QueueListArgs, QueueStateArgs, QueueVerb, WaitArgs,
@@ -62,6 +64,10 @@ pub enum Verb {
     /// Start the ranks of a training job, on this machine or over ssh; the same as horovodrun.
     #[command(disable_help_flag = true)]
     Run(RunArgs),
+    /// Start ranks on this host for a launcher that knows the job's secret.
+    Agent(AgentArgs),
+    /// Run a command on a host through its agent, as ssh would.
+    Rsh(RshArgs),
 }
 
 /// The launcher reads its own command line: it is horovodrun's.

@@ -8,6 +8,10 @@ use std::{
 };
 
 use jiff::Timestamp;
+use ronde_launch::agent::{
+    reach::PORT_VARIABLE,
+    secret::{SECRET_FILE_VARIABLE, SECRET_VARIABLE, SecretSource},
+};
 
 /// The variables and the user that decide where files go.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +28,10 @@ pub struct Environment {
     pub no_color: bool,
     /// What programs in pods inherit, as from an image.
     pub for_pods: Vec<(String, String)>,
+    /// `$RONDE_SECRET_FILE` and `$RONDE_SECRET`.
+    pub secret: SecretSource,
+    /// `$RONDE_AGENT_PORT`.
+    pub agent_port: Option<String>,
 }
 
 /// Where the user's programs and libraries are, and how they speak: pods see the same files, so they need the same.
@@ -42,6 +50,11 @@ impl Environment {
             is_root: rustix::process::geteuid().is_root(),
             log_filter: variable("RONDE_LOG").and_then(|value| value.into_string().ok()),
             no_color: variable("NO_COLOR").is_some(),
+            secret: SecretSource {
+                file: variable(SECRET_FILE_VARIABLE).map(PathBuf::from),
+                text: variable(SECRET_VARIABLE).and_then(|value| value.into_string().ok()),
+            },
+            agent_port: variable(PORT_VARIABLE).and_then(|value| value.into_string().ok()),
             for_pods: FOR_PODS
                 .iter()
                 .filter_map(|name| Some(((*name).to_owned(), variable(name)?.into_string().ok()?)))

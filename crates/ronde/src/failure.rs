@@ -69,7 +69,8 @@ Exit codes:
   2    the input needs a change: arguments, a manifest, a kubeconfig
   3    the machine, the disk or the network is in the way
   70   a bug in ronde
-  130  ended by a second Ctrl-C";
+  130  ended by a second Ctrl-C
+  255  `ronde rsh`: no connection to the host";
 
 impl<E: Failure> From<E> for Box<dyn Failure> {
     fn from(error: E) -> Self {
@@ -92,6 +93,7 @@ mod tests {
             Blame::Environment.exit_code(),
             Blame::Bug.exit_code(),
             INTERRUPTED,
+            ronde_launch::agent::rsh::NO_CONNECTION,
         ];
         assert_eq!(listed, used);
     }

@@ -3,6 +3,7 @@
 //! Each verb is a file of its own name. Everything that decides lives in the library crates; this one only meets
 //! the terminal, the files and the signals of one machine.
 
+mod agent;
 mod apply;
 mod args;
 mod client;
@@ -29,6 +30,7 @@ mod printer;
 mod queue;
 mod refusals;
 mod resources;
+mod rsh;
 mod run;
 mod show;
 mod signals;
@@ -64,7 +66,8 @@ fn main() -> ExitCode {
     if let Some(code) = ronde_node::helper::run(&words).or_else(|| ronde_launch::keep::run(&words)) {
         return code;
     }
-    let args = run::as_horovodrun(&words).unwrap_or_else(Args::parse);
+    let other_name = run::as_horovodrun(&words).or_else(|| rsh::as_ssh(&words));
+    let args = other_name.unwrap_or_else(Args::parse);
     let context = Context { environment: Environment::read(), printer: Printer { quiet: args.quiet } };
     panic::set_hook(Box::new(|bug| printer::bug(&bug.to_string())));
     let code = match panic::catch_unwind(AssertUnwindSafe(|| run(args.verb, &context))) {
@@ -91,5 +94,7 @@ fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Uninstall(args) => install::uninstall(&args, context),
         Verb::Operator(args) => operator::run(&args, context),
         Verb::Run(args) => run::run(&args),
+        Verb::Agent(args) => agent::run(&args, context),
+        Verb::Rsh(args) => rsh::run(&args, context),
     }
 }

@@ -13,6 +13,8 @@ fn every_verb_explains_itself() {
     assert_snapshot!("help_jobs", all.map(|line| sandbox.transcript(line)).join("\n"));
     let all = ["install --help", "uninstall --help"];
     assert_snapshot!("help_charts", all.map(|line| sandbox.transcript(line)).join("\n"));
+    let all = ["agent --help", "agent install --help", "rsh --help"];
+    assert_snapshot!("help_agents", all.map(|line| sandbox.transcript(line)).join("\n"));
     let all = ["queue --help", "queue list --help", "queue get --help", "queue create --help", "queue close --help"];
     let all = all.into_iter().chain(["queue delete --help"]);
     assert_snapshot!("help_queues", all.map(|line| sandbox.transcript(line)).collect::<Vec<_>>().join("\n"));
