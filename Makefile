@@ -11,8 +11,10 @@ LOCKED ?=
 FUZZ_SECONDS ?= 60
 # Seconds of chaos.
 SOAK_SECONDS ?= 300
+# How `make static` builds; `dev` is quicker, and its program bigger and slower.
+STATIC_PROFILE ?= release
 
-.PHONY: help preflight build demo check lint test e2e e2e-tools e2e-chart e2e-tensorflow e2e-horovod conformance bench-apiserver bench-collective bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean
+.PHONY: help preflight build demo check lint test static e2e e2e-tools e2e-static e2e-chart e2e-tensorflow e2e-horovod conformance bench-apiserver bench-collective bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -23,6 +25,12 @@ preflight: ## Name what this machine lacks, with the command that installs it
 
 build: preflight ## Build the ronde command
 	cargo build $(LOCKED) -p ronde
+
+# Only the last crate needs the flag; given to all it would reach programs of the build too, which load libraries.
+static: preflight ## Build the ronde command so that it runs in any image, as target/static/ronde
+	cargo rustc $(LOCKED) -p ronde --bin ronde --profile $(STATIC_PROFILE) -- -C target-feature=+crt-static
+	target="$$(tools/target-dir.sh)"; mkdir -p "$$target/static"; \
+	cp "$$target/$(patsubst dev,debug,$(STATIC_PROFILE))/ronde" "$$target/static/ronde"
 
 demo: build ## See it work: pods that find each other by name, their logs, kill -9, recovery
 	@examples/demo.sh "$$(tools/target-dir.sh)/debug/ronde"
@@ -54,6 +62,9 @@ e2e-chart: build ## The Horovod chart on this machine, with our wheels and, wher
 	environment="$$(tools/python.sh environment)"; \
 	PATH="$$environment/bin:$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" \
 	cargo test $(LOCKED) -p ronde --test chart --test pods -- chart seed_001 --nocapture
+
+e2e-static: static ## Try the static ronde in a root with busybox alone and in one with an old C library; as root
+	e2e/static.sh "$$(tools/target-dir.sh)/static/ronde"
 
 e2e-tensorflow: build ## TensorFlow's parameter server as a Volcano job; brings TensorFlow into a cache outside the checkout
 	python="$$(e2e/tensorflow.sh)"; \
