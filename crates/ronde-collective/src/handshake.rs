@@ -1,7 +1,7 @@
 //! The first words on every connection: which version we speak, and that both know the job's secret.
 //!
 //! Each side sends a random challenge and proves the secret by a code over both; the secret itself never travels.
-//! Nothing else is read from a connection before that. Used between ranks and with the rendezvous.
+//! Nothing else is read from a connection before that. Used between ranks, with the rendezvous and at the launcher's desk.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Secret {
 
 /// Who speaks first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
     Caller,
     Called,
 }
@@ -61,7 +61,7 @@ impl Side {
 }
 
 /// Makes sure that the other side speaks our version and knows the secret.
-pub(crate) fn greet(stream: &mut TcpStream, secret: &Secret, side: Side) -> io::Result<()> {
+pub fn greet(stream: &mut TcpStream, secret: &Secret, side: Side) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     // Two short words in a row: the second must not wait for the first one's receipt, 40 ms each.
     stream.set_nodelay(true)?;

@@ -1,7 +1,7 @@
 //! The collective engine: allreduce and its family for the ranks of a training job.
 //!
 //! Callers see [`Engine`] and what it takes and gives: [`Config`], [`Work`], [`Handle`], [`Done`], [`Error`]; a
-//! launcher runs the rendezvous [`Server`]. Inside, from there downwards: `engine/` drives, `negotiate/` decides
+//! launcher runs the rendezvous [`Server`] and, for elastic jobs, the other end of [`desk`]. Inside, from there downwards: `engine/` drives, `negotiate/` decides
 //! (pure), `comm/` knows a group of ranks and chooses algorithms, `algorithms/` and `shm/` move the data, `wire.rs`
 //! and `tcp/` carry it between hosts, `reduce/` computes. Knows neither Python nor Kubernetes.
 
@@ -11,6 +11,7 @@ mod callers;
 mod clock;
 mod codec;
 mod comm;
+pub mod desk;
 mod engine;
 mod error;
 mod handshake;
@@ -32,7 +33,7 @@ pub use self::{
         config::{Config, Stall, Transport},
     },
     error::{Error, Result},
-    handshake::{Secret, VERSION},
+    handshake::{Secret, Side, VERSION, greet},
     metrics::Counters,
     rendezvous::{Rendezvous, Server},
     types::{DataType, Rank, ReduceOp, SetId, Shape},

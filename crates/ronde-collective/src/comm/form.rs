@@ -40,6 +40,8 @@ pub(crate) struct Site {
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) secret: Secret,
     pub(crate) deadline: Instant,
+    /// Nobody wants the group any more.
+    pub(crate) is_given_up: Arc<AtomicBool>,
 }
 
 /// Hands a card in and returns everybody's.
@@ -187,7 +189,13 @@ fn connect_rest(
         port: cards[*member].port,
     });
     let callees: Vec<connect::Callee> = callees.collect();
-    let calls = connect::Calls { secret: site.secret.clone(), mark: cards[0].mark, me, deadline: site.deadline };
+    let calls = connect::Calls {
+        secret: site.secret.clone(),
+        mark: cards[0].mark,
+        me,
+        deadline: site.deadline,
+        is_given_up: Arc::clone(&site.is_given_up),
+    };
     let mut links: BTreeMap<usize, Link> =
         connect::connect(&calls, listener, &callees, strangers.len() - callees.len())?;
     let way = |member: usize| {

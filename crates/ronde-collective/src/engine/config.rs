@@ -1,6 +1,11 @@
 //! What an engine must be told. The environment is read by others, and comes in here as values.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    net::IpAddr,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use crate::{handshake::Secret, rendezvous::Rendezvous, types::Rank};
 
@@ -44,6 +49,8 @@ pub struct Config {
     /// Whether the fusion threshold is found by trying.
     pub autotune: bool,
     pub autotune_log: Option<PathBuf>,
+    /// Becomes true when nobody wants the ring any more, so that forming it ends before its time.
+    pub is_given_up: Arc<AtomicBool>,
 }
 
 /// What is done about operations that not all ranks take part in.
@@ -76,6 +83,7 @@ impl Config {
             mark_cycles: false,
             autotune: false,
             autotune_log: None,
+            is_given_up: Arc::default(),
         }
     }
 

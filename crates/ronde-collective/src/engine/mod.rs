@@ -242,5 +242,6 @@ fn site(config: &Config) -> Result<Site> {
         addresses: config.addresses.clone(),
         secret: config.secret.clone(),
         deadline: clock::now() + config.start_timeout,
+        is_given_up: Arc::clone(&config.is_given_up),
     })
 }

@@ -4,7 +4,7 @@
 //! does not grow.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     io,
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
@@ -22,6 +22,8 @@ use crate::{clock, tcp::addresses};
 const CALLERS_MAX: usize = 8192;
 /// Nobody waits longer, whatever was asked.
 const PATIENCE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Scopes that are remembered as given up; only ranks that are very late ask for older ones.
+const GIVEN_UP_MAX: usize = 64;
 /// Names of missing ranks in a message; the others are counted.
 const NAMED_MAX: usize = 16;
 
@@ -38,6 +40,8 @@ struct Shared {
     secret: Secret,
     /// Owned by the threads of the connections, each for one question.
     gatherings: Mutex<BTreeMap<String, Gathering>>,
+    /// What the names of scopes that were given up begin with, the latest last.
+    given_up: Mutex<VecDeque<String>>,
     changed: Condvar,
     callers: AtomicUsize,
     is_closing: AtomicBool,
@@ -58,6 +62,7 @@ impl Server {
         let shared = Arc::new(Shared {
             secret,
             gatherings: Mutex::default(),
+            given_up: Mutex::default(),
             changed: Condvar::new(),
             callers: AtomicUsize::new(0),
             is_closing: AtomicBool::new(false),
@@ -79,6 +84,20 @@ impl Server {
         } else {
             vec![self.address]
         }
+    }
+
+    /// Lets nobody wait any more for ranks of this scope: whoever does, or comes later, hears that it was given up.
+    pub fn give_up(&self, scope: &str) {
+        let prefix = format!("{scope}/");
+        let mut gatherings = self.shared.lock();
+        gatherings.retain(|name, _| !name.starts_with(&prefix));
+        let mut given_up = self.shared.given_up.lock().unwrap_or_else(PoisonError::into_inner);
+        given_up.push_back(prefix);
+        if given_up.len() > GIVEN_UP_MAX {
+            given_up.pop_front();
+        }
+        drop((gatherings, given_up));
+        self.shared.changed.notify_all();
     }
 
     /// How many scopes are not complete or not fetched by all.
@@ -167,9 +186,17 @@ impl Shared {
         self.gatherings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_given_up(&self, scope: &str) -> bool {
+        let given_up = self.given_up.lock().unwrap_or_else(PoisonError::into_inner);
+        given_up.iter().any(|prefix| scope.starts_with(prefix))
+    }
+
     fn gather(&self, Question { scope, rank, size, patience, card }: Question) -> Result<Vec<Vec<u8>>, String> {
         let deadline = clock::now() + patience;
         let mut gatherings = self.lock();
+        if self.is_given_up(&scope) {
+            return Err("the ring was given up".to_owned());
+        }
         let gathering = gatherings.entry(scope.clone()).or_default();
         if !gathering.cards.is_empty() && gathering.size != size {
             return Err(format!("rank {rank} says that there are {size} ranks, another said {}", gathering.size));

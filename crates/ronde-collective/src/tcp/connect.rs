@@ -8,6 +8,10 @@ use std::{
     io::{self, Read as _, Write as _},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     os::fd::{AsFd as _, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -27,6 +31,8 @@ use crate::{
 pub(crate) const STREAMS: usize = 2;
 /// Between two tries of a peer that cannot be reached yet.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long it may go unnoticed that the ring was given up.
+const SLICE: Duration = Duration::from_millis(50);
 /// The length of the words after the greeting: mark, who calls, which stream.
 const NAME: usize = 8 + 4 + 2;
 
@@ -46,6 +52,14 @@ pub(crate) struct Calls {
     pub(crate) mark: u64,
     pub(crate) me: usize,
     pub(crate) deadline: Instant,
+    pub(crate) is_given_up: Arc<AtomicBool>,
+}
+
+impl Calls {
+    fn check(&self) -> io::Result<()> {
+        let is_given_up = self.is_given_up.load(Ordering::Relaxed);
+        if is_given_up { Err(io::Error::other("the ring was given up")) } else { Ok(()) }
+    }
 }
 
 /// Listens on all addresses of both families, or of one where there is only one.
@@ -89,6 +103,7 @@ fn call_any(calls: &Calls, callee: &Callee) -> io::Result<(TcpStream, SocketAddr
     let near: Vec<IpAddr> = callee.addresses.iter().filter(|address| address.is_loopback()).copied().collect();
     let mut addresses = if near.is_empty() { &callee.addresses } else { &near };
     loop {
+        calls.check()?;
         for (mut stream, address) in dial(addresses, callee.port, calls.deadline)? {
             match introduce(calls, &mut stream, 0) {
                 Ok(()) => return Ok((stream, address)),
@@ -167,7 +182,8 @@ fn accept_all(calls: &Calls, listener: &TcpListener, callers: usize) -> io::Resu
         streams.values().filter(|one| one.len() > STREAMS).count()
     };
     while are_complete(&streams) < callers {
-        let limit = calls.deadline.saturating_duration_since(clock::now());
+        calls.check()?;
+        let limit = calls.deadline.saturating_duration_since(clock::now()).min(SLICE);
         if limit.is_zero() {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "some ranks did not call"));
         }

@@ -1,0 +1,418 @@
+//! The rank's side of the desk: a connection that is kept up in a thread of its own.
+//!
+//! Questions of the rank wait in slices, so that its own thread can hear signals. A rank that has been without the
+//! desk for [`FENCE`] counts as cut off: its questions fail, and it must not go on by itself, because the launcher will
+//! go on without it.
+
+use std::{
+    fmt,
+    io::{self, Write as _},
+    net::{Shutdown, TcpStream, ToSocketAddrs as _},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::words::{FromRank, Join, Place, ToRank, read_frame, write_frame};
+use crate::{
+    clock,
+    handshake::{self, Secret, Side},
+};
+
+/// How long a rank goes on without the desk; the launcher gives it up only later than that.
+pub const FENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(50);
+const CALL_WITHIN: Duration = Duration::from_secs(2);
+
+/// What comes of asking for a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    Place(Place),
+    /// There is none any more.
+    Leave,
+}
+
+/// The desk is out of reach for good.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the launcher at `{address}` cannot be reached: {why}")]
+pub struct ClientError {
+    address: String,
+    why: String,
+}
+
+/// A rank's connection to its launcher; it ends when dropped.
+#[derive(Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    address: String,
+    secret: Secret,
+    worker: u64,
+    /// Owned by the connection's thread and whoever asks; nobody holds it while waiting for the network but to write.
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// To write; none while there is no connection.
+    stream: Option<TcpStream>,
+    lost: Option<ClientError>,
+    is_closed: bool,
+    /// The last place and what has happened since.
+    generation: u64,
+    checks: u64,
+    change: Option<u8>,
+    at: Option<u64>,
+    is_released: Arc<AtomicBool>,
+    on_release: Option<Box<dyn FnOnce() + Send>>,
+    /// An open question, and its answer.
+    question: Option<Join>,
+    answer: Option<Answer>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("address", &self.address).field("worker", &self.worker).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Calls the desk at `host:port`, again and again for as long as [`FENCE`] allows.
+    pub fn connect(address: &str, secret: Secret, worker: u64) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            address: address.to_owned(),
+            secret,
+            worker,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let weak = Arc::downgrade(&shared);
+        thread::Builder::new().name("desk".to_owned()).spawn(move || keep_up(&weak))?;
+        Ok(Self { shared })
+    }
+
+    /// Asks for a place in the next ring; [`Client::answer`] has it.
+    pub fn join(&self, mut join: Join) {
+        let mut state = self.shared.lock();
+        join.seen = state.generation;
+        state.answer = None;
+        state.say(&FromRank::Join(join.clone()));
+        state.question = Some(join);
+    }
+
+    /// Waits a while for the answer.
+    pub fn answer(&self, wait: Duration) -> Option<Result<Answer, ClientError>> {
+        self.wait(wait, |state| state.answer.take())
+    }
+
+    /// Says that the rank has come to a point where all ranks could leave their ring; [`Client::verdict`] says whether
+    /// they do.
+    pub fn check(&self) {
+        let mut state = self.shared.lock();
+        state.checks += 1;
+        if state.checks == 1 {
+            let generation = state.generation;
+            state.say(&FromRank::Committed { generation });
+        }
+    }
+
+    /// Waits a while for what follows from the last check: to go on, or what has changed.
+    pub fn verdict(&self, wait: Duration) -> Option<Result<Option<u8>, ClientError>> {
+        self.wait(wait, |state| match (state.change, state.at) {
+            (None, None) => Some(None),
+            (Some(_), None) => None,
+            (change, Some(at)) if state.checks >= at => Some(Some(change.unwrap_or(0))),
+            _ => Some(None),
+        })
+    }
+
+    /// Whether a change was announced in this generation.
+    pub fn is_noticed(&self) -> bool {
+        let state = self.shared.lock();
+        state.change.is_some() || state.at.is_some()
+    }
+
+    /// Becomes true when the launcher gives the ring of the last place up.
+    pub fn release_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.shared.lock().is_released)
+    }
+
+    /// Does something when the launcher gives the ring of the last place up; at once if it has.
+    pub fn on_release(&self, act: impl FnOnce() + Send + 'static) {
+        let mut state = self.shared.lock();
+        if state.is_released.load(Ordering::SeqCst) {
+            drop(state);
+            act();
+        } else {
+            state.on_release = Some(Box::new(act));
+        }
+    }
+
+    fn wait<T>(&self, wait: Duration, take: impl Fn(&mut State) -> Option<T>) -> Option<Result<T, ClientError>> {
+        let deadline = clock::now() + wait;
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(lost) = &state.lost {
+                return Some(Err(lost.clone()));
+            }
+            if let Some(found) = take(&mut state) {
+                return Some(Ok(found));
+            }
+            let left = deadline.saturating_duration_since(clock::now());
+            if left.is_zero() {
+                return None;
+            }
+            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.is_closed = true;
+        if let Some(stream) = state.stream.take() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl State {
+    /// What cannot be said now is said again when there is a connection.
+    fn say(&mut self, word: &FromRank) {
+        if let Some(stream) = &mut self.stream
+            && write_frame(stream, &word.to_bytes()).and_then(|()| stream.flush()).is_err()
+        {
+            self.stream = None;
+        }
+    }
+
+    fn hear(&mut self, word: ToRank) -> Option<Box<dyn FnOnce() + Send>> {
+        match word {
+            ToRank::Place(place) if self.question.is_some() => {
+                self.question = None;
+                (self.generation, self.checks) = (place.generation, 0);
+                (self.change, self.at, self.on_release) = (None, None, None);
+                self.is_released = Arc::default();
+                self.answer = Some(Answer::Place(place));
+            }
+            ToRank::Leave if self.question.is_some() => {
+                self.question = None;
+                self.answer = Some(Answer::Leave);
+            }
+            ToRank::Notice { generation, change } if self.is_in(generation) => {
+                self.change = Some(change);
+                let checks = self.checks;
+                self.say(&FromRank::Checked { generation, checks });
+            }
+            ToRank::Interrupt { generation, at } if self.is_in(generation) => {
+                self.at = Some(self.at.map_or(at, |before| before.min(at)));
+                if at == 0 {
+                    self.is_released.store(true, Ordering::SeqCst);
+                    return self.on_release.take();
+                }
+            }
+            ToRank::Ping => self.say(&FromRank::Pong),
+            ToRank::Place(_) | ToRank::Leave | ToRank::Notice { .. } | ToRank::Interrupt { .. } => {}
+        }
+        None
+    }
+
+    fn is_in(&self, generation: u64) -> bool {
+        self.generation == generation && self.question.is_none()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn call(&self) -> io::Result<TcpStream> {
+        let mut addresses = self.address.to_socket_addrs()?;
+        let first = addresses.next().ok_or_else(|| io::Error::other("the name has no address"))?;
+        let mut stream = TcpStream::connect_timeout(&first, CALL_WITHIN)?;
+        handshake::greet(&mut stream, &self.secret, Side::Caller)?;
+        stream.set_write_timeout(Some(CALL_WITHIN))?;
+        write_frame(&mut stream, &FromRank::Hello { worker: self.worker }.to_bytes())?;
+        Ok(stream)
+    }
+
+    /// Hears what the desk says until the connection breaks.
+    fn listen(self: &Arc<Self>, mut stream: TcpStream) -> io::Result<()> {
+        {
+            let mut state = self.lock();
+            state.stream = Some(stream.try_clone()?);
+            if let Some(question) = state.question.clone() {
+                state.say(&FromRank::Join(question));
+            }
+        }
+        loop {
+            let frame = read_frame(&mut stream)?;
+            let word = ToRank::read(&frame).ok_or_else(|| io::Error::other("the launcher's words make no sense"))?;
+            let mut state = self.lock();
+            let act = state.hear(word);
+            self.changed.notify_all();
+            drop(state);
+            if let Some(act) = act {
+                act();
+            }
+        }
+    }
+}
+
+/// Keeps the connection up for as long as anybody holds the client.
+fn keep_up(weak: &Weak<Shared>) {
+    let mut since = clock::now();
+    loop {
+        let Some(shared) = weak.upgrade() else { return };
+        let error = match shared.call() {
+            Ok(stream) => {
+                let error = shared.listen(stream).err();
+                since = clock::now();
+                error
+            }
+            Err(error) => Some(error),
+        };
+        let mut state = shared.lock();
+        state.stream = None;
+        if state.is_closed {
+            return;
+        }
+        let is_refused = error.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        if is_refused || since.elapsed() >= FENCE {
+            let why = error.map_or_else(|| "it hung up".to_owned(), |error| error.to_string());
+            state.lost = Some(ClientError { address: shared.address.clone(), why });
+            shared.changed.notify_all();
+            return;
+        }
+        drop(state);
+        drop(shared);
+        thread::sleep(PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::TcpListener, sync::mpsc, thread, time::Duration};
+
+    use super::{Answer, Client, FromRank, Join, Place, Secret, Side, ToRank, handshake, read_frame, write_frame};
+
+    const WAIT: Duration = Duration::from_secs(10);
+
+    /// A desk for one rank: what the rank says comes out of a channel, what is put in is said to it.
+    struct Desk {
+        heard: mpsc::Receiver<FromRank>,
+        stream: std::net::TcpStream,
+    }
+
+    fn accept(listener: &TcpListener) -> Desk {
+        let (mut stream, _) = listener.accept().unwrap();
+        handshake::greet(&mut stream, &Secret::new(b"desk"), Side::Called).unwrap();
+        let (sender, heard) = mpsc::channel();
+        let mut reader = stream.try_clone().unwrap();
+        thread::spawn(move || {
+            while let Ok(frame) = read_frame(&mut reader) {
+                let _ = sender.send(FromRank::read(&frame).unwrap());
+            }
+        });
+        Desk { heard, stream }
+    }
+
+    impl Desk {
+        fn say(&mut self, word: ToRank) {
+            write_frame(&mut self.stream, &word.to_bytes()).unwrap();
+        }
+
+        fn hear(&self) -> FromRank {
+            self.heard.recv_timeout(WAIT).unwrap()
+        }
+    }
+
+    fn pair() -> (Client, TcpListener, Desk) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let client = Client::connect(&address, Secret::new(b"desk"), 7).unwrap();
+        let desk = accept(&listener);
+        assert_eq!(desk.hear(), FromRank::Hello { worker: 7 });
+        (client, listener, desk)
+    }
+
+    fn placed(client: &Client, desk: &mut Desk, generation: u64) {
+        client.join(Join::default());
+        assert!(matches!(desk.hear(), FromRank::Join(_)));
+        let place = Place { generation, size: 1, ..Place::default() };
+        desk.say(ToRank::Place(place));
+        assert_eq!(client.answer(WAIT), Some(Ok(Answer::Place(place))));
+    }
+
+    #[test]
+    fn nobody_passes_the_check_that_ends_the_ring() {
+        let (client, _listener, mut desk) = pair();
+        placed(&client, &mut desk, 1);
+        client.check();
+        assert_eq!(client.verdict(WAIT), Some(Ok(None)));
+        assert_eq!(desk.hear(), FromRank::Committed { generation: 1 });
+        desk.say(ToRank::Notice { generation: 1, change: 2 });
+        assert_eq!(desk.hear(), FromRank::Checked { generation: 1, checks: 1 });
+        client.check();
+        assert_eq!(client.verdict(Duration::from_millis(20)), None, "it waits for the name of the check");
+        desk.say(ToRank::Interrupt { generation: 1, at: 3 });
+        assert_eq!(client.verdict(WAIT), Some(Ok(None)), "another rank is one check ahead");
+        client.check();
+        assert_eq!(client.verdict(WAIT), Some(Ok(Some(2))));
+        placed(&client, &mut desk, 2);
+        desk.say(ToRank::Notice { generation: 1, change: 2 });
+        client.check();
+        assert_eq!(desk.hear(), FromRank::Committed { generation: 2 });
+        assert_eq!(client.verdict(WAIT), Some(Ok(None)), "what concerns an old ring is forgotten");
+    }
+
+    #[test]
+    fn a_ring_that_is_given_up_is_left() {
+        let (client, _listener, mut desk) = pair();
+        placed(&client, &mut desk, 1);
+        let flag = client.release_flag();
+        let (sender, released) = mpsc::channel();
+        client.on_release(move || sender.send(()).unwrap());
+        desk.say(ToRank::Interrupt { generation: 1, at: 0 });
+        released.recv_timeout(WAIT).unwrap();
+        assert!(flag.load(std::sync::atomic::Ordering::SeqCst));
+        placed(&client, &mut desk, 2);
+        assert!(!client.release_flag().load(std::sync::atomic::Ordering::SeqCst));
+    }
+
+    #[test]
+    fn a_question_outlives_its_connection() {
+        let (client, listener, desk) = pair();
+        client.join(Join { commits: Some(4), ..Join::default() });
+        assert!(matches!(desk.hear(), FromRank::Join(_)));
+        desk.stream.shutdown(std::net::Shutdown::Both).unwrap();
+        drop(desk);
+        let mut again = accept(&listener);
+        assert_eq!(again.hear(), FromRank::Hello { worker: 7 });
+        assert!(matches!(again.hear(), FromRank::Join(Join { commits: Some(4), .. })));
+        again.say(ToRank::Ping);
+        assert_eq!(again.hear(), FromRank::Pong);
+        again.say(ToRank::Leave);
+        assert_eq!(client.answer(WAIT), Some(Ok(Answer::Leave)));
+    }
+
+    #[test]
+    fn another_secret_is_refused_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = Client::connect(&listener.local_addr().unwrap().to_string(), Secret::new(b"other"), 7).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        handshake::greet(&mut stream, &Secret::new(b"desk"), Side::Called).unwrap_err();
+        drop(stream);
+        client.join(Join::default());
+        let error = client.answer(WAIT).unwrap().unwrap_err().to_string();
+        assert!(error.contains("secret"), "{error}");
+    }
+}
