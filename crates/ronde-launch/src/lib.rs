@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod args;
 mod clock;
+pub mod elastic;
 mod error;
 pub mod hosts;
 pub mod job;
