@@ -40,8 +40,6 @@ pub enum LaunchError {
     Unreachable(Vec<OutOfReach>),
     #[error(transparent)]
     Start(#[from] StartError),
-    #[error("ranks that come and go are not supported by this build")]
-    Elastic,
     #[error("the ranks were not started within {seconds} s")]
     Late { seconds: u64 },
 }
@@ -65,8 +63,7 @@ impl LaunchError {
             | Self::Parameter(_)
             | Self::Interface(_)
             | Self::Rsh(_)
-            | Self::Agents(_)
-            | Self::Elastic => true,
+            | Self::Agents(_) => true,
         }
     }
 
@@ -88,7 +85,6 @@ impl LaunchError {
                 let command = hosts.first().map_or("ssh HOST true", |host| host.command.as_str());
                 return Some(format!("`{command}` has to succeed without a question"));
             }
-            Self::Elastic => "leave out --min-np and --host-discovery-script",
             Self::Agents(AgentsError::Secret(error)) => return Some(error.hint()),
             Self::Late { .. } => "give them more time with --start-timeout",
             Self::Rsh(_) => "name a command that runs a line of shell on a host, as in `--rsh 'ssh -q'`",

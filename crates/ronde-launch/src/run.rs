@@ -9,6 +9,7 @@ use std::{
 use crate::{
     agent::way::Agents,
     args::{Arguments, config, parameters::Parameters},
+    elastic,
     error::LaunchError,
     hosts::{self, Host},
     job::{self, Ending, Job, Reach},
@@ -61,11 +62,14 @@ pub fn run(name: &str, words: &[String]) -> Result<u8, LaunchError> {
         return Ok(show(&shown(&arguments, &parameters)));
     }
     arguments.notices().into_iter().for_each(say);
-    if arguments.is_elastic() {
-        return Err(LaunchError::Elastic);
-    }
     let runtime = tokio::runtime::Runtime::new().map_err(LaunchError::Prepare)?;
-    let code = runtime.block_on(run_static(&arguments, &parameters));
+    let code = runtime.block_on(async {
+        if arguments.is_elastic() {
+            elastic::run_command(&arguments, &parameters).await
+        } else {
+            run_static(&arguments, &parameters).await
+        }
+    });
     // A thread may still wait for whoever reads our output; the job is over.
     runtime.shutdown_background();
     code
@@ -195,7 +199,7 @@ pub fn environment(
     Ok(variables)
 }
 
-fn start_timeout(arguments: &Arguments, variables: &BTreeMap<String, String>) -> Duration {
+pub fn start_timeout(arguments: &Arguments, variables: &BTreeMap<String, String>) -> Duration {
     let by_variable = || variables.get("HOROVOD_START_TIMEOUT")?.parse().ok();
     let seconds = arguments.start_timeout.map(|seconds| seconds as u64).or_else(by_variable);
     Duration::from_secs(seconds.unwrap_or(START_TIMEOUT_SECONDS))

@@ -1,14 +1,22 @@
 //! Elastic jobs: workers come and go while the training goes on.
 //!
 //! `driver.rs` decides, and is pure, as are `plan.rs` (who is in the next ring) and `cooldown.rs` (which hosts are left
-//! alone for a while).
+//! alone for a while). Around it: `discovery.rs` finds hosts, `desk.rs` talks to workers, `run.rs` is the loop that
+//! carries out what was decided, `command.rs` the way from the arguments to the exit code.
 
+mod command;
 mod cooldown;
+mod desk;
+mod discovery;
 mod driver;
 mod model;
 mod plan;
+mod run;
 
 pub use self::{
+    command::run as run_command,
+    discovery::{Script, Source},
     driver::Driver,
     model::{ADDED, Command, Event, Failure, HostSlots, Outcome, REMOVED, Settings, WorkerId},
+    run::{ElasticEnd, ElasticJob, run},
 };

@@ -1,0 +1,202 @@
+//! `ronde run` for jobs whose ranks come and go: from the arguments to the exit code.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    io::{self, Write as _},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::sync::mpsc;
+
+use super::{
+    discovery::{INTERVAL, PATIENCE, Script, Source},
+    model::{Failure, HostSlots, Outcome, Settings},
+    run::{self, ElasticEnd, ElasticJob},
+};
+use crate::{
+    args::{Arguments, parameters::Parameters},
+    error::LaunchError,
+    run as command_line,
+    signals::{self, Stops},
+    start::{Ended, Program},
+    surroundings,
+};
+
+/// After so long without a sign of life a worker counts as gone: twice what it goes on by itself.
+const SILENCE: Duration = Duration::from_secs(20);
+const RESET_LIMIT: &str = "Horovod was shutdown because number of resets during elastic job exceeded limit";
+
+/// Runs an elastic job to its end; returns the exit code.
+pub async fn run(arguments: &Arguments, parameters: &Parameters) -> Result<u8, LaunchError> {
+    let variables = surroundings::variables();
+    let settings = settings(arguments, &variables)?;
+    let source = source(arguments, &variables)?;
+    if arguments.command.is_empty() {
+        return Err(LaunchError::NoCommand);
+    }
+    let job = ElasticJob {
+        settings,
+        source,
+        way: Arc::new(command_line::reach(arguments, false)?.ways),
+        secret: surroundings::secret().map_err(LaunchError::Prepare)?,
+        start_timeout: command_line::start_timeout(arguments, &variables),
+        silence: SILENCE,
+        program: Program {
+            words: arguments.command.clone(),
+            environment: environment(arguments, parameters, variables)?,
+            directory: surroundings::folder().map_err(LaunchError::Prepare)?,
+        },
+    };
+    let output = command_line::output(arguments)?;
+    let (quit, asked) = mpsc::channel(2);
+    let stops = Stops::listen().map_err(LaunchError::Prepare)?;
+    let listening = tokio::spawn(pass_on(stops, quit));
+    let end = run::run(job, &output, asked).await.map_err(LaunchError::Prepare)?;
+    output.close().await;
+    listening.abort();
+    if end.outcome != Outcome::Done {
+        let _ = writeln!(io::stderr(), "error: {end}");
+    }
+    report(arguments, &end)?;
+    Ok(end.exit_code())
+}
+
+/// For a caller that wants to know more than the exit code.
+fn report(arguments: &Arguments, end: &ElasticEnd) -> Result<(), LaunchError> {
+    let Some(path) = &arguments.report else { return Ok(()) };
+    let text = match &end.outcome {
+        Outcome::Failed(failure) => serde_json::json!({
+            "rank": failure.rank.unwrap_or(0), "host": failure.host, "exit_code": end.exit_code(),
+        }),
+        _ => serde_json::json!({ "exit_code": end.exit_code() }),
+    };
+    fs_err::write(path, text.to_string()).map_err(|source| LaunchError::Output { path: path.clone(), source })
+}
+
+/// Every signal asks for the end.
+async fn pass_on(mut stops: Stops, quit: mpsc::Sender<i32>) {
+    while quit.send(stops.next().await).await.is_ok() {}
+}
+
+fn settings(arguments: &Arguments, variables: &BTreeMap<String, String>) -> Result<Settings, LaunchError> {
+    let elastic = &arguments.elastic;
+    let min = elastic.min_np.or(arguments.num_proc).ok_or(LaunchError::NoNumber)?;
+    let max = elastic.max_np.unwrap_or(usize::MAX);
+    if min > max {
+        return Err(LaunchError::Parameter(format!("--min-np {min} is more than --max-np {max}")));
+    }
+    if let Some(np) = arguments.num_proc.filter(|np| *np > max || *np < min) {
+        return Err(LaunchError::Parameter(format!("-np {np} is not between --min-np and --max-np")));
+    }
+    let mut settings = Settings::new(min, max);
+    let by_variable = || variables.get("HOROVOD_ELASTIC_TIMEOUT")?.parse().ok();
+    if let Some(seconds) = elastic.elastic_timeout.map(|seconds| seconds as u64).or_else(by_variable) {
+        settings.elastic_timeout = Duration::from_secs(seconds);
+    }
+    settings.reset_limit = elastic.reset_limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
+    if let Some([first, longest]) = elastic.blacklist_cooldown_range.as_deref() {
+        if first > longest {
+            let text = format!("--blacklist-cooldown-range {first} {longest}: the first number is the smaller one");
+            return Err(LaunchError::Parameter(text));
+        }
+        settings.cooldown = (Duration::from_secs(*first as u64), Duration::from_secs(*longest as u64));
+    }
+    Ok(settings)
+}
+
+/// Hosts by the script, else by the command line, else this machine.
+fn source(arguments: &Arguments, variables: &BTreeMap<String, String>) -> Result<Source, LaunchError> {
+    if let Some(command) = &arguments.hosts.host_discovery_script {
+        return Ok(Source::Script(Script {
+            command: command.clone(),
+            slots_default: arguments.elastic.slots_per_host,
+            file: variables.get("RONDE_HOSTS_FILE").map(PathBuf::from),
+            interval: INTERVAL,
+            patience: PATIENCE,
+        }));
+    }
+    let named = command_line::named_hosts(arguments)?;
+    let slots = arguments.elastic.max_np.or(arguments.num_proc).or(arguments.elastic.min_np).unwrap_or(1);
+    let here = || vec![HostSlots { host: "localhost".to_owned(), slots }];
+    let shown = |hosts: Vec<crate::hosts::Host>| {
+        hosts.into_iter().map(|it| HostSlots { host: it.name, slots: it.slots }).collect()
+    };
+    Ok(Source::Fixed(named.map_or_else(here, shown)))
+}
+
+fn environment(
+    arguments: &Arguments,
+    parameters: &Parameters,
+    variables: BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, LaunchError> {
+    let mut environment = command_line::environment(arguments, parameters, variables)?;
+    environment.remove("_HOROVOD_SECRET_KEY");
+    let added = [("PYTHONUNBUFFERED", "1"), ("HOROVOD_CONTROLLER", "gloo"), ("HOROVOD_CPU_OPERATIONS", "gloo")];
+    environment.extend(added.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    Ok(environment)
+}
+
+impl ElasticEnd {
+    /// The exit code of the job.
+    pub fn exit_code(&self) -> u8 {
+        let code = match &self.outcome {
+            Outcome::Done => return 0,
+            Outcome::Failed(failure) => failure.ended.exit_code() & 0xff,
+            Outcome::Short { .. } | Outcome::NoRing(_) => 3,
+            Outcome::ResetLimit(_) => 1,
+            Outcome::Discovery(_) => 2,
+            Outcome::Interrupted => 128 + self.signal.unwrap_or(signals::SIGINT),
+        };
+        // No code that says success for what was none.
+        u8::try_from(code).ok().filter(|code| *code != 0).unwrap_or(1)
+    }
+}
+
+impl fmt::Display for ElasticEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.outcome {
+            Outcome::Done => write!(f, "done"),
+            Outcome::Failed(failure) => self.show_failure(failure, f),
+            Outcome::Short { ready, min, waited } => write!(
+                f,
+                "{ready} ranks were ready, and at least {min} are needed; waited for {} s\n\n\
+                 hint: add hosts, need fewer ranks with --min-np, or wait longer with --elastic-timeout",
+                waited.as_secs()
+            ),
+            Outcome::ResetLimit(limit) => write!(f, "{RESET_LIMIT}: {limit}"),
+            Outcome::Discovery(why) => write!(
+                f,
+                "cannot find the hosts of the job\n  cause: {why}\n\n\
+                 hint: the program of --host-discovery-script prints `host:slots` in each line and ends with 0"
+            ),
+            Outcome::NoRing(why) => write!(
+                f,
+                "the ranks cannot form a ring\n  cause: {why}\n\n\
+                 hint: hosts must reach each other by TCP; --network-interfaces names the interfaces to use"
+            ),
+            Outcome::Interrupted => write!(f, "the job was interrupted"),
+        }
+    }
+}
+
+impl ElasticEnd {
+    fn show_failure(&self, failure: &Failure, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { worker, host, rank, ended, why } = failure;
+        match rank {
+            Some(rank) => write!(f, "{why}: rank {rank} on host `{host}` ")?,
+            None => write!(f, "{why}: worker {worker} on host `{host}` ")?,
+        }
+        match ended {
+            Ended::Code(code) => write!(f, "ended with exit code {code}")?,
+            Ended::Signal(number) => write!(f, "was ended by {}", signals::name(*number))?,
+            Ended::Lost(why) => write!(f, "was lost: {why}")?,
+        }
+        if !self.tail.is_empty() {
+            write!(f, "\n  its last lines on stderr:")?;
+        }
+        self.tail.iter().try_for_each(|line| write!(f, "\n    {line}"))
+    }
+}

@@ -1,0 +1,244 @@
+//! The launcher's desk: holds a connection to every worker, passes on what they say, and knows who is silent.
+//!
+//! A thread per connection reads; whoever has something to say writes, in a few bytes and not for long. That a
+//! connection breaks means nothing by itself: the worker calls again, or its process has ended, or it falls silent.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use ronde_collective::{
+    Secret, Side,
+    desk::{FromRank, ToRank, read_frame, write_frame},
+    greet,
+};
+use tokio::{sync::mpsc, time::Instant};
+
+use super::model::{Event, WorkerId};
+
+/// Connections at once; more are hung up on, and call again.
+const CALLERS_MAX: usize = 8192;
+/// Who does not take a few bytes in this time is cut off, and may call again.
+const WRITE_WITHIN: Duration = Duration::from_secs(1);
+
+/// A running desk; it ends when dropped.
+#[derive(Debug)]
+pub(super) struct Desk {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    secret: Secret,
+    events: mpsc::Sender<Event>,
+    /// Owned by the driver's loop and the threads of the connections, each for a moment.
+    workers: Mutex<BTreeMap<WorkerId, Connection>>,
+    callers: AtomicUsize,
+    is_closing: AtomicBool,
+}
+
+/// What is known of a worker that has called.
+#[derive(Debug)]
+struct Connection {
+    /// None while it is broken.
+    stream: Option<TcpStream>,
+    heard: Instant,
+}
+
+impl Desk {
+    /// Listens on an address; what workers say goes to `events`.
+    pub(super) fn start(address: SocketAddr, secret: Secret, events: mpsc::Sender<Event>) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            secret,
+            events,
+            workers: Mutex::default(),
+            callers: AtomicUsize::new(0),
+            is_closing: AtomicBool::new(false),
+        });
+        let for_thread = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("desk".to_owned()).spawn(move || serve(&listener, &for_thread))?;
+        Ok(Self { address, shared, thread: Some(thread) })
+    }
+
+    pub(super) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Says something to a worker; if it cannot hear now, it will ask again.
+    pub(super) fn say(&self, worker: WorkerId, word: &ToRank) {
+        if let Some(connection) = self.shared.lock().get_mut(&worker) {
+            connection.say(word);
+        }
+    }
+
+    /// Forgets a worker that has ended.
+    pub(super) fn forget(&self, worker: WorkerId) {
+        if let Some(connection) = self.shared.lock().remove(&worker) {
+            connection.hang_up();
+        }
+    }
+
+    /// Asks everybody for a sign of life, and returns those who have given none for so long.
+    pub(super) fn silent_for(&self, limit: Duration) -> Vec<WorkerId> {
+        let now = Instant::now();
+        let mut workers = self.shared.lock();
+        workers.values_mut().for_each(|connection| connection.say(&ToRank::Ping));
+        let is_silent = |connection: &Connection| now.saturating_duration_since(connection.heard) >= limit;
+        workers.iter().filter(|(_, connection)| is_silent(connection)).map(|(worker, _)| *worker).collect()
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.shared.is_closing.store(true, Ordering::SeqCst);
+        std::mem::take(&mut *self.shared.lock()).into_values().for_each(|connection| connection.hang_up());
+        // A call wakes the listener.
+        let _ = TcpStream::connect_timeout(&self.address, WRITE_WITHIN);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Connection {
+    fn say(&mut self, word: &ToRank) {
+        if let Some(stream) = &mut self.stream
+            && write_frame(stream, &word.to_bytes()).is_err()
+        {
+            let _ = stream.shutdown(Shutdown::Both);
+            self.stream = None;
+        }
+    }
+
+    fn hang_up(&self) {
+        if let Some(stream) = &self.stream {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<WorkerId, Connection>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hears a worker out.
+    fn listen(&self, mut stream: TcpStream) -> io::Result<()> {
+        greet(&mut stream, &self.secret, Side::Called)?;
+        stream.set_write_timeout(Some(WRITE_WITHIN))?;
+        let Some(FromRank::Hello { worker }) = FromRank::read(&read_frame(&mut stream)?) else {
+            return Err(io::Error::other("a caller did not say who it is"));
+        };
+        let worker = WorkerId(worker);
+        let connection = Connection { stream: Some(stream.try_clone()?), heard: Instant::now() };
+        if let Some(old) = self.lock().insert(worker, connection) {
+            old.hang_up();
+        }
+        self.pass_on(Event::Connected(worker))?;
+        loop {
+            let frame = read_frame(&mut stream)?;
+            let word = FromRank::read(&frame).ok_or_else(|| io::Error::other("a worker's words make no sense"))?;
+            if let Some(connection) = self.lock().get_mut(&worker) {
+                connection.heard = Instant::now();
+            }
+            match word {
+                FromRank::Join(join) => self.pass_on(Event::Joined(worker, join))?,
+                FromRank::Checked { generation, checks } => {
+                    self.pass_on(Event::Checked { worker, generation, checks })?;
+                }
+                FromRank::Committed { generation } => self.pass_on(Event::Committed { worker, generation })?,
+                FromRank::Hello { .. } | FromRank::Pong => {}
+            }
+        }
+    }
+
+    fn pass_on(&self, event: Event) -> io::Result<()> {
+        self.events.blocking_send(event).map_err(|_| io::Error::other("the job has ended"))
+    }
+}
+
+fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
+    while let Ok((stream, _)) = listener.accept() {
+        if shared.is_closing.load(Ordering::SeqCst) {
+            return;
+        }
+        if shared.callers.fetch_add(1, Ordering::SeqCst) >= CALLERS_MAX {
+            shared.callers.fetch_sub(1, Ordering::SeqCst);
+            continue;
+        }
+        let for_thread = Arc::clone(shared);
+        let spawned = thread::Builder::new().name("desk-call".to_owned()).spawn(move || {
+            if let Err(error) = for_thread.listen(stream) {
+                tracing::debug!(%error, "a connection to a worker has ended");
+            }
+            for_thread.callers.fetch_sub(1, Ordering::SeqCst);
+        });
+        if spawned.is_err() {
+            shared.callers.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpStream,
+        time::Duration,
+    };
+
+    use ronde_collective::{
+        Secret,
+        desk::{Answer, Client, Join, Place, ToRank},
+    };
+    use tokio::sync::mpsc;
+
+    use super::{Desk, Event, WorkerId};
+
+    const WAIT: Duration = Duration::from_secs(10);
+
+    fn desk() -> (Desk, mpsc::Receiver<Event>) {
+        let (sender, events) = mpsc::channel(16);
+        (Desk::start("127.0.0.1:0".parse().unwrap(), Secret::new(b"job"), sender).unwrap(), events)
+    }
+
+    #[test]
+    fn a_worker_asks_and_is_answered() {
+        let (desk, mut events) = desk();
+        let client = Client::connect(&desk.address().to_string(), Secret::new(b"job"), 3).unwrap();
+        assert_eq!(events.blocking_recv(), Some(Event::Connected(WorkerId(3))));
+        client.join(Join::default());
+        assert_eq!(events.blocking_recv(), Some(Event::Joined(WorkerId(3), Join::default())));
+        let place = Place { generation: 1, size: 1, ..Place::default() };
+        desk.say(WorkerId(3), &ToRank::Place(place));
+        assert_eq!(client.answer(WAIT), Some(Ok(Answer::Place(place))));
+        assert_eq!(desk.silent_for(WAIT), []);
+        assert_eq!(desk.silent_for(Duration::ZERO), [WorkerId(3)]);
+    }
+
+    #[test]
+    fn who_has_another_secret_or_talks_nonsense_is_not_heard() {
+        let (desk, mut events) = desk();
+        let client = Client::connect(&desk.address().to_string(), Secret::new(b"other"), 3).unwrap();
+        client.join(Join::default());
+        client.answer(WAIT).unwrap().unwrap_err();
+        let mut stranger = TcpStream::connect(desk.address()).unwrap();
+        stranger.write_all(b"GET / HTTP/1.1\r\nHost: ronde\r\n\r\n").unwrap();
+        // It is told our own first words at most, and hung up on.
+        let mut rest = Vec::new();
+        let _ = stranger.read_to_end(&mut rest);
+        assert!(events.try_recv().is_err());
+    }
+}

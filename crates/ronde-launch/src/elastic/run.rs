@@ -1,0 +1,270 @@
+//! Runs an elastic job: carries out what the driver decides, and tells it what happens.
+//!
+//! One loop owns the driver and everything that runs; tasks and threads around it only bring events.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use ronde_collective::{Secret, Server, desk::ToRank};
+use tokio::{
+    sync::mpsc,
+    task::JoinHandle,
+    time::{self, Instant},
+};
+
+use super::{
+    desk::Desk,
+    discovery::{self, Source},
+    driver::Driver,
+    model::{Command, Event, Outcome, Settings, WorkerId},
+};
+use crate::{
+    output::{Output, Stream, Tail},
+    start::{Order, Program, Started, Way},
+    surroundings,
+};
+
+/// Events that wait; a worker that says more waits itself.
+const EVENTS_MAX: usize = 1024;
+/// Between two looks for workers that are silent.
+const BEAT: Duration = Duration::from_secs(1);
+/// How long the last lines of a worker that has ended may take.
+const TAIL_WITHIN: Duration = Duration::from_secs(1);
+/// Workers whose last lines are kept after their end.
+const TAILS_MAX: usize = 64;
+const SIGTERM: i32 = 15;
+
+/// What an elastic job needs.
+pub struct ElasticJob {
+    pub settings: Settings,
+    pub source: Source,
+    /// What each worker runs; its environment is what all have in common.
+    pub program: Program,
+    pub way: Arc<dyn Way>,
+    /// Known to all workers and to nobody else.
+    pub secret: String,
+    /// How long starting a worker may take.
+    pub start_timeout: Duration,
+    /// After so long without a sign of life a worker counts as gone; longer than a worker goes on by itself.
+    pub silence: Duration,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub struct ElasticEnd {
+    pub outcome: Outcome,
+    /// The last lines of the worker that is to be named.
+    pub tail: Tail,
+    /// The first signal that asked for the end.
+    pub signal: Option<i32>,
+}
+
+/// Runs a job to its end. A signal from `quit` asks for the end, the second one for the end at once.
+pub async fn run(job: ElasticJob, output: &Output, mut quit: mpsc::Receiver<i32>) -> io::Result<ElasticEnd> {
+    let (mut house, mut events, mut starts) = House::open(job, output)?;
+    let looking = tokio::spawn(discovery::watch(house.job.source.clone(), house.events.clone()));
+    let mut driver = Driver::new(house.job.settings.clone());
+    let begun = Instant::now();
+    let mut beat = time::interval(BEAT);
+    let mut signal = None;
+    let outcome = loop {
+        let wake = driver.wake_at().map_or_else(|| begun + Duration::from_secs(86_400), |at| begun + at);
+        let happened = tokio::select! {
+            Some(event) = events.recv() => vec![event],
+            Some((worker, started)) = starts.recv() => vec![house.started(worker, started)],
+            Some(number) = quit.recv() => {
+                signal.get_or_insert(number);
+                vec![Event::Quit]
+            }
+            () = time::sleep_until(wake) => vec![Event::Tick],
+            _ = beat.tick() => house.desk.silent_for(house.job.silence).into_iter().map(Event::Silent).collect(),
+        };
+        let mut commands = Vec::new();
+        for event in happened {
+            house.note(&event);
+            commands.extend(driver.on(event, begun.elapsed()));
+        }
+        if let Some(outcome) = house.carry_out(commands) {
+            break outcome;
+        }
+    };
+    looking.abort();
+    Ok(ElasticEnd { tail: house.last_words(&outcome).await, outcome, signal })
+}
+
+type StartResult = (WorkerId, Result<Started, String>);
+
+/// Everything that the job has running.
+struct House<'a> {
+    job: ElasticJob,
+    output: &'a Output,
+    desk: Desk,
+    rendezvous: Server,
+    events: mpsc::Sender<Event>,
+    starts: mpsc::Sender<StartResult>,
+    workers: BTreeMap<WorkerId, Running>,
+    tails: BTreeMap<WorkerId, JoinHandle<Tail>>,
+}
+
+struct Running {
+    /// The number before its lines: the smallest that nobody else has.
+    number: usize,
+    /// None until it is started.
+    orders: Option<mpsc::Sender<Order>>,
+    /// What it is to be told then.
+    order: Option<Order>,
+}
+
+impl<'a> House<'a> {
+    fn open(
+        job: ElasticJob,
+        output: &'a Output,
+    ) -> io::Result<(Self, mpsc::Receiver<Event>, mpsc::Receiver<StartResult>)> {
+        let (events, heard) = mpsc::channel(EVENTS_MAX);
+        let (starts, started) = mpsc::channel(EVENTS_MAX);
+        let secret = Secret::new(job.secret.as_bytes());
+        let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+        let any_v4 = SocketAddr::from(([0, 0, 0, 0], 0));
+        let desk = Desk::start(any, secret.clone(), events.clone())
+            .or_else(|_| Desk::start(any_v4, secret.clone(), events.clone()))?;
+        let rendezvous = Server::start(any, secret.clone()).or_else(|_| Server::start(any_v4, secret))?;
+        let (workers, tails) = (BTreeMap::new(), BTreeMap::new());
+        Ok((Self { job, output, desk, rendezvous, events, starts, workers, tails }, heard, started))
+    }
+
+    fn note(&mut self, event: &Event) {
+        if let Event::Ended(worker, _) | Event::StartFailed(worker, _) = event {
+            self.workers.remove(worker);
+            self.desk.forget(*worker);
+        }
+    }
+
+    fn carry_out(&mut self, commands: Vec<Command>) -> Option<Outcome> {
+        for command in commands {
+            match command {
+                Command::Start { worker, host, slot } => self.start(worker, host, slot),
+                Command::Place(worker, place) => self.desk.say(worker, &ToRank::Place(place)),
+                Command::Leave(worker) => self.desk.say(worker, &ToRank::Leave),
+                Command::Notice { worker, generation, change } => {
+                    self.desk.say(worker, &ToRank::Notice { generation, change });
+                }
+                Command::Interrupt { worker, generation, at } => {
+                    self.desk.say(worker, &ToRank::Interrupt { generation, at });
+                }
+                Command::GiveUp(generation) => self.rendezvous.give_up(&format!("{SCOPE}.{generation}")),
+                Command::Stop(worker) => self.order(worker, Order::Signal(SIGTERM)),
+                Command::Kill(worker) => self.order(worker, Order::Kill),
+                Command::Say(text) => self.output.say(&format!("ronde: {text}")),
+                Command::Finish(outcome) => return Some(outcome),
+            }
+        }
+        None
+    }
+
+    /// Starts a worker in a task of its own; the result comes back through `starts`.
+    fn start(&mut self, worker: WorkerId, host: String, slot: usize) {
+        let number = (0..=self.workers.len()).find(|number| self.workers.values().all(|it| it.number != *number)).unwrap_or(0);
+        self.workers.insert(worker, Running { number, orders: None, order: None });
+        let (way, starts, limit) = (Arc::clone(&self.job.way), self.starts.clone(), self.job.start_timeout);
+        let mut program = self.job.program.clone();
+        program.environment.extend(first_place(number, self.workers.len(), slot));
+        let secret = self.job.secret.clone();
+        let ports = (self.desk.address().port(), self.rendezvous.address().port());
+        tokio::spawn(async move {
+            let own = surroundings::own_address(&host).await;
+            program.environment.extend(environment(worker, &host, secret));
+            program.environment.extend(addresses(own, ports));
+            let started = match time::timeout(limit, way.start(&host, &program)).await {
+                Ok(started) => started.map_err(|error| error.to_string()),
+                Err(_) => Err(format!("it was not started within {} s", limit.as_secs())),
+            };
+            let _ = starts.send((worker, started)).await;
+        });
+    }
+
+    /// Takes a worker that was started into the house.
+    fn started(&mut self, worker: WorkerId, started: Result<Started, String>) -> Event {
+        let started = match started {
+            Ok(started) => started,
+            Err(why) => return Event::StartFailed(worker, why),
+        };
+        let Some(running) = self.workers.get_mut(&worker) else {
+            // Given up meanwhile; dropping the orders ends it.
+            return Event::Tick;
+        };
+        if let Some(order) = running.order {
+            let _ = started.orders.try_send(order);
+        }
+        running.orders = Some(started.orders);
+        let place = (running.number, self.job.settings.max.min(1000));
+        let attach = |stream, from| self.output.attach(place, stream, from);
+        let attached = attach(Stream::Stdout, started.stdout).and_then(|_| attach(Stream::Stderr, started.stderr));
+        match attached {
+            Ok(tail) => drop(self.tails.insert(worker, tail)),
+            Err(error) => tracing::warn!(%error, "the output of a worker is lost"),
+        }
+        if self.tails.len() > TAILS_MAX {
+            let workers = &self.workers;
+            self.tails.retain(|worker, tail| workers.contains_key(worker) || !tail.is_finished());
+        }
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let ended = started.ended.await;
+            let ended = ended.unwrap_or_else(|_| crate::start::Ended::Lost("its keeper is gone".to_owned()));
+            let _ = events.send(Event::Ended(worker, ended)).await;
+        });
+        Event::Started(worker)
+    }
+
+    fn order(&mut self, worker: WorkerId, order: Order) {
+        let Some(running) = self.workers.get_mut(&worker) else { return };
+        match &running.orders {
+            // A queue that is full holds such an order already.
+            Some(orders) => {
+                let _ = orders.try_send(order);
+            }
+            None => running.order = Some(order),
+        }
+    }
+
+    async fn last_words(&mut self, outcome: &Outcome) -> Tail {
+        let Outcome::Failed(failure) = outcome else { return Tail::new() };
+        let Some(tail) = self.tails.remove(&failure.worker) else { return Tail::new() };
+        time::timeout(TAIL_WITHIN, tail).await.ok().and_then(Result::ok).unwrap_or_default()
+    }
+}
+
+/// Rings are known at the rendezvous by this and their number.
+const SCOPE: &str = "ring";
+
+/// Where the desk and the rendezvous are, seen from a host.
+fn addresses(own: IpAddr, (desk, rendezvous): (u16, u16)) -> [(String, String); 3] {
+    [
+        ("RONDE_DRIVER", SocketAddr::new(own, desk).to_string()),
+        ("HOROVOD_GLOO_RENDEZVOUS_ADDR", own.to_string()),
+        ("HOROVOD_GLOO_RENDEZVOUS_PORT", rendezvous.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+}
+
+/// What scripts may read before they have a place.
+fn first_place(number: usize, workers: usize, slot: usize) -> [(String, String); 3] {
+    [("HOROVOD_RANK", number), ("HOROVOD_SIZE", workers.max(number + 1)), ("HOROVOD_LOCAL_RANK", slot)]
+        .map(|(name, value)| (name.to_owned(), value.to_string()))
+}
+
+fn environment(worker: WorkerId, host: &str, secret: String) -> [(String, String); 5] {
+    [
+        ("HOROVOD_ELASTIC", "1".to_owned()),
+        ("HOROVOD_HOSTNAME", host.to_owned()),
+        ("RONDE_SCOPE", SCOPE.to_owned()),
+        ("RONDE_SECRET", secret),
+        ("RONDE_WORKER", worker.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+}
