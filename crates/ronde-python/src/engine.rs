@@ -1,11 +1,12 @@
 //! The engine, as Python holds it.
 
-use std::{collections::BTreeMap, path::PathBuf, process};
+use std::{collections::BTreeMap, path::PathBuf, process, sync::Arc};
 
 use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyDict};
 use ronde_collective::{Engine as Inner, Error, Rank, SetId};
 
 use crate::{
+    desk::Desk,
     gate::exception,
     handle::{self, Handle, Outcome},
     options::Options,
@@ -17,13 +18,13 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Engine {
     /// Until the engine is dropped.
-    inner: Option<Inner>,
+    inner: Option<Arc<Inner>>,
     pid: u32,
 }
 
 impl Engine {
     fn inner(&self) -> PyResult<&Inner> {
-        let inner = self.inner.as_ref().filter(|_| self.pid == process::id());
+        let inner = self.inner.as_deref().filter(|_| self.pid == process::id());
         inner.ok_or_else(|| PyRuntimeError::new_err(format!(
             "the engine belongs to process {}, and this is a forked child of it: call shutdown() before forking, or \
              start the child with the `spawn` method",
@@ -40,11 +41,21 @@ impl Engine {
 
 #[pymethods]
 impl Engine {
-    /// Forms the ring with all other ranks.
+    /// Forms the ring with all other ranks. If the launcher at the desk gives the ring up, it ends.
     #[new]
-    fn new(py: Python<'_>, options: Options) -> PyResult<Self> {
-        let config = options.config()?;
+    #[pyo3(signature = (options, desk=None))]
+    fn new(py: Python<'_>, options: Options, desk: Option<&Desk>) -> PyResult<Self> {
+        let mut config = options.config()?;
+        if let Some(Desk(client)) = desk {
+            config.is_given_up = client.release_flag();
+        }
         let inner = py.detach(|| Inner::start(config)).map_err(|error| exception(&error))?;
+        let inner = Arc::new(inner);
+        if let Some(Desk(client)) = desk {
+            let engine = Arc::downgrade(&inner);
+            let end = move || engine.upgrade().iter().for_each(|engine| engine.shutdown());
+            py.detach(|| client.on_release(end));
+        }
         Ok(Self { inner: Some(inner), pid: process::id() })
     }
 

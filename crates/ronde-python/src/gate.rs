@@ -10,6 +10,7 @@ use pyo3::{
 use ronde_collective::Error;
 
 create_exception!(ronde, HorovodInternalError, PyRuntimeError, "The ring is broken, or an operation failed.");
+create_exception!(ronde, InitializationError, PyValueError, "No ring came together.");
 create_exception!(ronde, MismatchError, HorovodInternalError, "The ranks disagree about an operation.");
 
 /// How long Ctrl-C may go unheard.
@@ -31,7 +32,7 @@ pub(crate) fn exception(error: &Error) -> PyErr {
     match error {
         Error::Invalid(_) => PyValueError::new_err(text),
         Error::Mismatch(_) => MismatchError::new_err(text),
-        Error::Bootstrap(_) => PyValueError::new_err(format!("Horovod initialization failed: {text}")),
+        Error::Bootstrap(_) => InitializationError::new_err(format!("Horovod initialization failed: {text}")),
         Error::Shutdown(_) => HorovodInternalError::new_err(format!("Horovod has been shut down: {text}")),
         Error::Lost { .. } | Error::Stalled(_) => HorovodInternalError::new_err(text),
     }

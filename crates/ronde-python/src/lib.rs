@@ -4,6 +4,7 @@
 //! what the environment says as arguments of [`engine::Engine`]. Everything that may wait goes through `gate`, which
 //! lets other Python threads run and hears Ctrl-C.
 
+mod desk;
 mod engine;
 mod gate;
 mod handle;
@@ -20,8 +21,9 @@ use pyo3::prelude::*;
 mod ronde {
     #[pymodule_export]
     use super::{
+        desk::Desk,
         engine::Engine,
-        gate::{HorovodInternalError, MismatchError},
+        gate::{HorovodInternalError, InitializationError, MismatchError},
         handle::{Handle, Outcome},
         log::log_to_stderr,
         server::Server,

@@ -5,8 +5,8 @@ import ctypes
 import hashlib
 import os
 
-from ronde import _bootstrap, _settings
-from ronde._ronde import Engine, log_to_stderr
+from ronde import _bootstrap, _desk, _settings
+from ronde._ronde import Engine, HorovodInternalError, InitializationError, MismatchError, log_to_stderr
 
 _NOT_STARTED = "Horovod has not been initialized; use hvd.init()."
 _UINT8 = 0
@@ -34,18 +34,32 @@ class Basics:
         if process_sets == "dynamic":
             os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
         log_to_stderr(_settings.log_level())
-        place, rendezvous, secret, scope = self._find(comm)
+        desk = _desk.of_this_process()
+        while desk is not None:
+            # A ring that breaks before it is whole is no failure of this rank: it asks for the next.
+            generation = desk.join()
+            try:
+                return self._start(self._find(comm), generation, desk.native, process_sets)
+            except (HorovodInternalError, InitializationError) as error:
+                if isinstance(error, MismatchError):
+                    raise
+                desk.broken(error)
+                self.shutdown()
         self._rings += 1
+        self._start(self._find(comm), self._rings, None, process_sets)
+
+    def _start(self, found, number, desk, process_sets):
+        place, rendezvous, secret, scope = found
         options = dict(
             _settings.tuning(),
             rank=place.rank,
             size=place.size,
             rendezvous=rendezvous,
             secret=secret,
-            scope=f"{scope}.{self._rings}",
+            scope=f"{scope}.{number}",
             host=_settings.host_name(),
         )
-        self._engine = Engine(options)
+        self._engine = Engine(options, desk)
         self._has_timeline = _settings.has_timeline()
         self._is_dynamic = _settings.has_dynamic_process_sets()
         self._rank, self._size = place.rank, place.size

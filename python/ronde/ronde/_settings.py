@@ -1,6 +1,6 @@
 """What the environment says: who this rank is, where ranks meet, and how the engine is tuned.
 
-The only place that reads it. Launchers are recognised in this order: Horovod's variables (also `ronde run`),
+The only place that reads it, and for elastic jobs writes it. Launchers are recognised in this order: Horovod's variables (also `ronde run`),
 Open MPI, MPICH, Slurm, torchrun; a process that none of them started is alone.
 """
 
@@ -261,3 +261,22 @@ def has_dynamic_process_sets(env=os.environ):
 
 def is_elastic(env=os.environ):
     return _flag(env, "HOROVOD_ELASTIC")
+
+
+def desk(env=os.environ):
+    """The launcher's desk and this rank's number there; None if the ranks of the job never change."""
+    if not is_elastic(env) or not env.get("RONDE_DRIVER"):
+        return None
+    return env["RONDE_DRIVER"], _number(env, "RONDE_WORKER", 0)
+
+
+def take_place(rank, size, local_rank, local_size, cross_rank, cross_size, env=os.environ):
+    """Writes a new place where scripts, and `place()`, look for it."""
+    env.update(
+        HOROVOD_RANK=str(rank),
+        HOROVOD_SIZE=str(size),
+        HOROVOD_LOCAL_RANK=str(local_rank),
+        HOROVOD_LOCAL_SIZE=str(local_size),
+        HOROVOD_CROSS_RANK=str(cross_rank),
+        HOROVOD_CROSS_SIZE=str(cross_size),
+    )

@@ -1,12 +1,17 @@
 """Training that goes on when ranks come and go.
 
 A state is saved at every commit. When the ring breaks, it is restored; when hosts change, it is kept; either way a
-new ring is formed, and everybody takes the first rank's state.
+new ring is formed, and everybody takes the first rank's state. The launcher makes the rank with the newest state the
+first; it also knows when all have the same, and nothing has to be sent.
 """
 
 import functools
 import queue
 
+import numpy as np
+
+from ronde import _desk
+from ronde import numpy as arrays
 from ronde._basics import basics
 from ronde._objects import broadcast_object
 from ronde.exceptions import HorovodInternalError, HostsUpdatedInterrupt, MismatchError
@@ -21,13 +26,21 @@ class HostUpdateResult:
     mixed = removed | added
 
 
+class _Messages(queue.Queue):
+    """What has happened to the hosts; what the launcher has announced counts before it has come to pass."""
+
+    def empty(self):
+        desk = _desk.of_this_process()
+        return super().empty() and not (desk is not None and desk.native.is_noticed())
+
+
 class State:
     """What a training has to remember."""
 
     def __init__(self, bcast_object, get_rank):
         self._bcast_object = bcast_object
         self._rank = get_rank
-        self._host_messages = queue.Queue()
+        self._host_messages = _Messages()
         self._last_updated_timestamp = 0
         self._reset_callbacks = []
 
@@ -36,7 +49,7 @@ class State:
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self):
-        self._host_messages = queue.Queue()
+        self._host_messages = _Messages()
         self.reset()
         for callback in self._reset_callbacks:
             callback()
@@ -47,13 +60,26 @@ class State:
     def commit(self):
         """Saves, and looks whether the hosts have changed."""
         self.save()
+        desk = _desk.of_this_process()
+        if desk is not None:
+            desk.committed()
         self.check_host_updates()
 
     def check_host_updates(self):
         """Raises HostsUpdatedInterrupt, on all ranks at the same commit, if the hosts have changed."""
+        desk = _desk.of_this_process()
+        if desk is None:
+            self._agree_on_updates()
+            return
+        # The launcher has agreed with all ranks on the check: nothing has to be sent between them.
+        change = desk.native.check()
+        if change is not None:
+            raise HostsUpdatedInterrupt(change == HostUpdateResult.removed)
+
+    def _agree_on_updates(self):
         before = latest = self._last_updated_timestamp
         update = HostUpdateResult.no_update
-        while not self._host_messages.empty():
+        while self._host_messages.qsize():
             timestamp, change = self._host_messages.get()
             if timestamp > latest:
                 latest = timestamp
@@ -99,6 +125,57 @@ class ObjectState(State):
             setattr(self, name, value)
 
 
+class ArrayState(State):
+    """NumPy arrays and plain attributes, given as keywords. Arrays are saved by copying and sent as they are."""
+
+    def __init__(self, **kwargs):
+        super().__init__(broadcast_object, basics.rank)
+        self._names = list(kwargs)
+        self._saved = {}
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+        self.save()
+
+    def save(self):
+        for name in self._names:
+            value, saved = getattr(self, name), self._saved.get(name)
+            if _are_alike(value, saved):
+                np.copyto(saved, value)
+            else:
+                self._saved[name] = value.copy() if isinstance(value, np.ndarray) else value
+
+    def restore(self):
+        for name, saved in self._saved.items():
+            value = getattr(self, name)
+            if _are_alike(value, saved):
+                np.copyto(value, saved)
+            else:
+                setattr(self, name, saved.copy() if isinstance(saved, np.ndarray) else saved)
+
+    def sync(self):
+        values = {name: getattr(self, name) for name in self._names}
+        forms = {name: (value.shape, value.dtype) for name, value in values.items() if isinstance(value, np.ndarray)}
+        plain = {name: value for name, value in values.items() if name not in forms}
+        forms, plain = broadcast_object((forms, plain), 0, "state")
+        for name, (shape, dtype) in sorted(forms.items()):
+            value = values.get(name)
+            if not isinstance(value, np.ndarray) or (value.shape, value.dtype) != (shape, dtype):
+                value = np.empty(shape, dtype)
+                setattr(self, name, value)
+            if value.flags.c_contiguous and value.flags.writeable:
+                arrays.broadcast_(value, 0, f"state.{name}")
+            else:
+                setattr(self, name, arrays.broadcast(value, 0, f"state.{name}"))
+        for name, value in plain.items():
+            setattr(self, name, value)
+        self.save()
+
+
+def _are_alike(one, other):
+    are_arrays = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
+    return are_arrays and one.shape == other.shape and one.dtype == other.dtype
+
+
 def reset():
     """A new ring, of those who are there now."""
     basics.shutdown()
@@ -110,21 +187,31 @@ def run_fn(func, reset):
 
     @functools.wraps(func)
     def wrapper(state, *args, **kwargs):
+        desk = _desk.of_this_process()
         skip_sync = False
         while True:
             try:
                 if not skip_sync:
                     state.sync()
+                    if desk is not None:
+                        desk.synced()
                 return func(state, *args, **kwargs)
             except MismatchError:
                 # The program's own mistake: it would come again.
                 raise
-            except HorovodInternalError:
+            except HorovodInternalError as error:
                 state.restore()
                 skip_sync = False
+                if desk is not None:
+                    desk.broken(error)
             except HostsUpdatedInterrupt as update:
                 skip_sync = update.skip_sync
+                if desk is not None:
+                    desk.interrupted()
             reset()
+            if desk is not None:
+                # Only the launcher knows who else is in the new ring.
+                skip_sync = desk.is_in_step
             state.on_reset()
 
     return wrapper

@@ -30,12 +30,14 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
     """Gives everybody the root's optimizer state: tensors in place, everything else as one object."""
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
-    state = optimizer.state_dict()
-    if not state["state"]:
+    if not optimizer.state_dict()["state"]:
         _make_state(optimizer)
-        state = optimizer.state_dict()
-    # The root may have had a state while others had none: its shape counts.
-    tensors, rest = _split(state)
+    take_optimizer_state(optimizer, root_rank)
+
+
+def take_optimizer_state(optimizer, root_rank):
+    """The same without making a state where there is none: the root may have one while others have none."""
+    tensors, rest = _split(optimizer.state_dict())
     told = broadcast_object((rest, {key: _form(tensor) for key, tensor in tensors.items()}), root_rank, "optimizer")
     rest, forms = told
     for key, (shape, dtype) in forms.items():

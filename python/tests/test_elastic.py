@@ -1,0 +1,230 @@
+"""Elastic jobs: trainings that lose ranks and get new ones must come to the same result."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+
+import pytest
+
+HOROVODRUN = os.path.join(sysconfig.get_path("scripts"), "horovodrun")
+HOROVODRUN = os.environ.get("RONDE_HOROVODRUN", HOROVODRUN)
+TIMEOUT_SECONDS = 60
+
+
+class Job:
+    """A launcher with its hosts in a file, and all that it says."""
+
+    def __init__(self, folder, hosts, words, program):
+        self.folder = folder
+        self.set_hosts(hosts)
+        file = str(folder / "hosts")
+        environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(sys.path), RONDE_HOSTS_FILE=file)
+        command = [HOROVODRUN, *words.split(), "--host-discovery-script", f"cat {file}", sys.executable, *program]
+        self.process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self.lines = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    def set_hosts(self, hosts):
+        (self.folder / "draft").write_text("".join(f"{host}\n" for host in hosts))
+        (self.folder / "draft").rename(self.folder / "hosts")
+
+    def wait_for(self, pattern, after=0):
+        """Waits for a line, and returns how many there are then."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not any(re.search(pattern, line) for line in self.lines[after:]):
+            assert time.monotonic() < deadline, f"no `{pattern}`:\n{self}"
+            assert self.process.poll() is None, f"it ended without `{pattern}`:\n{self}"
+            time.sleep(0.01)
+        return len(self.lines)
+
+    def kill(self, number):
+        """Kills the worker whose lines have this number."""
+        pids = [re.match(rf"\[{number}\]<stdout>:pid (\d+)", line) for line in self.lines]
+        os.kill(int([pid for pid in pids if pid][-1].group(1)), signal.SIGKILL)
+
+    def end(self):
+        code = self.process.wait(timeout=TIMEOUT_SECONDS)
+        self._reader.join()
+        return code
+
+    def __str__(self):
+        return "\n".join(self.lines[-200:])
+
+
+@pytest.fixture
+def job(tmp_path):
+    if not os.path.exists(HOROVODRUN):
+        pytest.skip(f"there is no {HOROVODRUN}")
+    jobs = []
+
+    def start(hosts, words, *program):
+        jobs.append(Job(tmp_path, hosts, words, [str(word) for word in program]))
+        return jobs[-1]
+
+    yield start
+    for each in jobs:
+        each.process.kill()
+        each.process.wait()
+
+
+# Says its process before it does anything else.
+WITH_PID = "import os, runpy, sys; print('pid', os.getpid(), flush=True); sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+
+
+def test_a_training_with_numpy_comes_to_the_same_result(job, examples):
+    alone = subprocess.run(
+        [sys.executable, str(examples / "numpy_elastic.py"), "--steps", "300"],
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    expected = alone.stdout.splitlines()[-1]
+    program = ("-c", WITH_PID, examples / "numpy_elastic.py", "--steps", "300", "--pause", "0.01", "--print-every", "1")
+    run = job(["localhost:2"], "-np 2 --min-np 1 --max-np 3", *program)
+    run.wait_for(r"Step #5 ")
+    run.kill(0)
+    run.wait_for(r"ring 2 has 1 ranks")
+    run.set_hosts(["localhost:2", "127.0.0.2:1"])
+    run.wait_for(r"\[2\]<stdout>:Step #")
+    run.set_hosts(["localhost:2"])
+    assert run.end() == 0, run
+    assert [line.split(":", 1)[1] for line in run.lines if "samples: " in line] == [expected], run
+
+
+COUNTING = """
+import os, sys, time
+print("pid", os.getpid(), flush=True)
+import torch
+import horovod.torch as hvd
+
+hvd.init()
+data = torch.arange(401)
+sampler = hvd.elastic.ElasticSampler(data, shuffle=True)
+model = torch.nn.Linear(1, 1)
+optimizer = hvd.DistributedOptimizer(torch.optim.Adam(model.parameters()), model.named_parameters())
+state = hvd.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0, seen=[])
+
+@hvd.elastic.run
+def train(state):
+    while state.epoch < 2:
+        loader = torch.utils.data.DataLoader(data, batch_size=4, sampler=state.sampler)
+        for number, batch in enumerate(loader):
+            state.optimizer.zero_grad()
+            state.model(batch.float().unsqueeze(1)).sum().backward()
+            state.optimizer.step()
+            everybody = hvd.allgather(batch, name="batch").tolist()
+            state.seen = state.seen + [(state.epoch, sample) for sample in everybody]
+            state.sampler.record_batch(number, 4)
+            print("batch", len(state.seen), "of", hvd.size(), flush=True)
+            time.sleep(0.02)
+            state.commit()
+        state.epoch += 1
+        state.sampler.set_epoch(state.epoch)
+        state.commit()
+
+train(state)
+if hvd.rank() == 0:
+    for epoch in range(2):
+        seen = [sample for each, sample in state.seen if each == epoch]
+        print(f"epoch {epoch}: {len(set(seen))} samples, {len(seen) - len(set(seen))} twice", flush=True)
+"""
+
+
+def test_no_sample_is_lost_and_none_is_repeated(job, tmp_path):
+    pytest.importorskip("torch")
+    script = tmp_path / "count.py"
+    script.write_text(COUNTING)
+    run = job(["localhost:2"], "-np 2 --min-np 1 --max-np 3", script)
+    run.wait_for(r"batch \d+ of 2")
+    run.set_hosts(["localhost:2", "127.0.0.2:1"])
+    seen = run.wait_for(r"batch \d+ of 3")
+    run.kill(1)
+    seen = run.wait_for(r"batch \d+ of 2", after=seen)
+    run.set_hosts(["localhost:2"])
+    assert run.end() == 0, run
+    for epoch in range(2):
+        line = next(line for line in run.lines if f"epoch {epoch}: " in line)
+        samples, twice = map(int, re.search(r": (\d+) samples, (\d+) twice", line).groups())
+        # The last batch of an epoch is filled up so that all ranks have as many.
+        assert samples == 401 and twice < 3, line
+
+
+def test_a_commit_is_a_copy_of_its_own(ring):
+    pytest.importorskip("torch")
+
+    def body():
+        import copy
+
+        import torch
+
+        import horovod.torch as hvd
+
+        hvd.init()
+        torch.manual_seed(1)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+        optimizer = hvd.DistributedOptimizer(torch.optim.Adam(model.parameters()), model.named_parameters())
+        state = hvd.elastic.TorchState(model, optimizer, step=0)
+
+        def train():
+            optimizer.zero_grad()
+            model(torch.randn(4, 3)).square().sum().backward()
+            optimizer.step()
+            state.step += 1
+
+        for steps in range(1, 4):
+            train()
+            state.commit()
+            committed = copy.deepcopy((model.state_dict(), optimizer.state_dict()["state"]))
+            train()
+            state.restore()
+            assert state.step == steps
+            for kept, now in zip(committed, (model.state_dict(), optimizer.state_dict()["state"])):
+                assert kept.keys() == now.keys()
+                for key, value in kept.items():
+                    if torch.is_tensor(value):
+                        assert torch.equal(value, now[key]), key
+                    else:
+                        assert all(torch.equal(torch.as_tensor(value[part]), torch.as_tensor(now[key][part])) for part in value)
+
+    ring(1).run(body)
+
+
+def test_digits_are_learned_by_workers_that_come_and_go(job, examples):
+    pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
+    run = job(["localhost:1"], "-np 1 --max-np 2", examples / "pytorch_mnist_elastic.py", "--epochs", "6")
+    run.wait_for("epoch 1:")
+    run.set_hosts(["localhost:1", "127.0.0.2:1"])
+    assert run.end() == 0, run
+    accuracy = float(re.search(r"accuracy: ([\d.]+)%", str(run)).group(1))
+    assert accuracy > 80, run
+
+
+def test_a_mismatch_of_shapes_ends_the_job(job, tmp_path):
+    script = tmp_path / "wrong.py"
+    script.write_text(
+        "import numpy, ronde\n"
+        "from ronde import elastic, numpy as hvd\n"
+        "ronde.init()\n"
+        "@elastic.run\n"
+        "def train(state):\n"
+        "    hvd.allreduce(numpy.zeros(ronde.rank() + 1), name='wrong')\n"
+        "train(elastic.ArrayState(step=0))\n"
+    )
+    run = job(["localhost:2"], "-np 2", script)
+    assert run.end() == 1, run
+    assert "all ranks failed by themselves" in str(run)
+    assert "MismatchError" in str(run)
