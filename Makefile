@@ -14,7 +14,7 @@ SOAK_SECONDS ?= 300
 # How `make static` builds; `dev` is quicker, and its program bigger and slower.
 STATIC_PROFILE ?= release
 
-.PHONY: help preflight build demo check lint test static e2e e2e-tools e2e-static e2e-chart e2e-tensorflow e2e-horovod conformance bench-apiserver bench-collective bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean
+.PHONY: help preflight build demo check lint test static e2e e2e-tools e2e-static e2e-chart e2e-tensorflow e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -88,6 +88,11 @@ bench-gang: preflight ## Measure gangs on a real API server from the first reque
 	cargo build $(LOCKED) --release -p ronde -p ronde-bench
 	@release="$$(tools/target-dir.sh)/release"; \
 	"$$release/ronde-bench" gang --ronde "$$release/ronde" --kubernetes e2e/kubernetes.sh
+
+bench-elastic: preflight ## Measure how long a training stands still when ranks die, come and go (needs NumPy)
+	cargo build $(LOCKED) --release -p ronde-launch -p ronde-python -p ronde-bench
+	@release="$$(tools/target-dir.sh)/release"; \
+	"$$release/ronde-bench" elastic --launcher "$$release/horovodrun" --library "$$release/lib_ronde.so"
 
 bench-node: preflight ## Measure pods beside kubelet with containerd, as ratios (that needs root)
 	cargo build $(LOCKED) --release -p ronde -p ronde-bench

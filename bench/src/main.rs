@@ -6,6 +6,7 @@
 mod apiserver;
 mod collective;
 mod gang;
+mod elastic;
 mod node;
 mod scheduler;
 
@@ -41,6 +42,8 @@ enum What {
     CollectiveRank(collective::RankArgs),
     /// Gangs from the first request until all pods have nodes, on a real API server, beside a bare loop.
     Gang(gang::Options),
+    /// Elastic jobs: how long a training stands still when ranks die, come and go.
+    Elastic(elastic::Options),
     /// The node beside kubelet with containerd: starts, ends, memory, exec and logs of pods.
     Node {
         /// The ronde program to measure.
@@ -65,6 +68,7 @@ async fn main() -> anyhow::Result<()> {
         What::Collective(options) => collective::run(&options),
         What::CollectiveRank(args) => collective::run_rank(&args),
         What::Gang(options) => gang::run(&options).await,
+        What::Elastic(options) => elastic::run(&options),
         What::Node { ronde, kubelet } => node::run(&ronde, &kubelet).await,
         What::Scheduler { rounds } => scheduler::run(rounds),
     }
