@@ -1,9 +1,9 @@
 //! A rank's connection to the launcher of an elastic job, as Python holds it.
 
-use std::time::Duration;
+use std::{process, time::Duration};
 
 use pyo3::{
-    exceptions::{PyConnectionError, PyOSError},
+    exceptions::{PyConnectionError, PyOSError, PyRuntimeError},
     prelude::*,
 };
 use ronde_collective::{
@@ -16,7 +16,11 @@ use crate::gate::wait;
 /// Where a rank gets its place, and hears that the hosts have changed.
 #[pyclass(frozen, module = "ronde._ronde")]
 #[derive(Debug)]
-pub(crate) struct Desk(pub(crate) Client);
+pub(crate) struct Desk {
+    /// Until the desk is dropped.
+    client: Option<Client>,
+    pid: u32,
+}
 
 /// Generation, rank, size, local rank and size, cross rank and size, commits, and whether all have the same state.
 type Seat = (u64, usize, usize, usize, usize, usize, usize, u64, bool);
@@ -26,13 +30,15 @@ impl Desk {
     #[new]
     fn new(address: &str, secret: Vec<u8>, worker: u64) -> PyResult<Self> {
         let client = Client::connect(address, Secret::new(&secret), worker);
-        client.map(Self).map_err(|error| PyOSError::new_err(format!("cannot call the launcher: {error}")))
+        let desk = client.map(|client| Self { client: Some(client), pid: process::id() });
+        desk.map_err(|error| PyOSError::new_err(format!("cannot call the launcher: {error}")))
     }
 
     /// Waits for a place in the next ring; None if there will be none.
     fn join(&self, py: Python<'_>, commits: Option<u64>, is_interrupted: bool, why: String) -> PyResult<Option<Seat>> {
-        self.0.join(Join { seen: 0, commits, is_interrupted, why });
-        let answer = wait(py, |slice| self.0.answer(slice))?.map_err(|error| exception(&error))?;
+        let client = self.client()?;
+        client.join(Join { seen: 0, commits, is_interrupted, why });
+        let answer = wait(py, |slice| client.answer(slice))?.map_err(|error| exception(&error))?;
         Ok(match answer {
             Answer::Leave => None,
             Answer::Place(it) => Some((
@@ -51,17 +57,34 @@ impl Desk {
 
     /// What has changed if all ranks are to leave their ring here; None to go on.
     fn check(&self, py: Python<'_>) -> PyResult<Option<u8>> {
-        self.0.check();
-        let verdict = match self.0.verdict(Duration::ZERO) {
+        let client = self.client()?;
+        client.check();
+        let verdict = match client.verdict(Duration::ZERO) {
             Some(verdict) => verdict,
-            None => wait(py, |slice| self.0.verdict(slice))?,
+            None => wait(py, |slice| client.verdict(slice))?,
         };
         verdict.map_err(|error| exception(&error))
     }
 
     /// Whether a change has been announced since the last place.
-    fn is_noticed(&self) -> bool {
-        self.0.is_noticed()
+    fn is_noticed(&self) -> PyResult<bool> {
+        Ok(self.client()?.is_noticed())
+    }
+}
+
+impl Desk {
+    pub(crate) fn client(&self) -> PyResult<&Client> {
+        let client = self.client.as_ref().filter(|_| self.pid == process::id());
+        client.ok_or_else(|| PyRuntimeError::new_err("the connection to the launcher belongs to another process"))
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        if self.pid != process::id() {
+            // A copy in a forked child: its thread is not here, and its connection is the parent's.
+            std::mem::forget(self.client.take());
+        }
     }
 }
 

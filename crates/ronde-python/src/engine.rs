@@ -46,12 +46,13 @@ impl Engine {
     #[pyo3(signature = (options, desk=None))]
     fn new(py: Python<'_>, options: Options, desk: Option<&Desk>) -> PyResult<Self> {
         let mut config = options.config()?;
-        if let Some(Desk(client)) = desk {
+        let client = desk.map(Desk::client).transpose()?;
+        if let Some(client) = client {
             config.is_given_up = client.release_flag();
         }
         let inner = py.detach(|| Inner::start(config)).map_err(|error| exception(&error))?;
         let inner = Arc::new(inner);
-        if let Some(Desk(client)) = desk {
+        if let Some(client) = client {
             let engine = Arc::downgrade(&inner);
             let end = move || engine.upgrade().iter().for_each(|engine| engine.shutdown());
             py.detach(|| client.on_release(end));

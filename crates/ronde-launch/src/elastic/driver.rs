@@ -152,11 +152,6 @@ impl Driver {
         self.wake
     }
 
-    /// The rank that a worker has, or had last.
-    pub fn rank_of(&self, worker: WorkerId) -> Option<usize> {
-        self.workers.get(&worker)?.rank
-    }
-
     fn hear(&mut self, event: Event, now: Duration) {
         match event {
             Event::Hosts(hosts) => self.found(hosts),

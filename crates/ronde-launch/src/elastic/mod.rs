@@ -17,6 +17,6 @@ pub use self::{
     command::run as run_command,
     discovery::{Script, Source},
     driver::Driver,
-    model::{ADDED, Command, Event, Failure, HostSlots, Outcome, REMOVED, Settings, WorkerId},
+    model::{Command, Event, Failure, HostSlots, Outcome, Settings, WorkerId},
     run::{ElasticEnd, ElasticJob, run},
 };

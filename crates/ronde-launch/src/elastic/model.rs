@@ -120,9 +120,9 @@ pub enum Command {
 }
 
 /// Some hosts went.
-pub const REMOVED: u8 = 1;
+pub(super) const REMOVED: u8 = 1;
 /// Some hosts came.
-pub const ADDED: u8 = 2;
+pub(super) const ADDED: u8 = 2;
 
 /// How a job ends.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::join_all;
 use ronde_collective::{Secret, Server, desk::ToRank};
 use tokio::{
     sync::mpsc,
@@ -25,7 +26,7 @@ use super::{
 };
 use crate::{
     output::{Output, Stream, Tail},
-    start::{Order, Program, Started, Way},
+    start::{NOTICED_WITHIN, Order, Program, Started, Way},
     surroundings,
 };
 
@@ -33,10 +34,10 @@ use crate::{
 const EVENTS_MAX: usize = 1024;
 /// Between two looks for workers that are silent.
 const BEAT: Duration = Duration::from_secs(1);
-/// How long the last lines of a worker that has ended may take.
-const TAIL_WITHIN: Duration = Duration::from_secs(1);
+/// How long the last lines of workers that have ended may take.
+const LAST_WORDS: Duration = NOTICED_WITHIN;
 /// Workers whose last lines are kept after their end.
-const TAILS_MAX: usize = 64;
+const PUMPS_MAX: usize = 64;
 const SIGTERM: i32 = 15;
 
 /// What an elastic job needs.
@@ -108,7 +109,13 @@ struct House<'a> {
     events: mpsc::Sender<Event>,
     starts: mpsc::Sender<StartResult>,
     workers: BTreeMap<WorkerId, Running>,
-    tails: BTreeMap<WorkerId, JoinHandle<Tail>>,
+    pumps: BTreeMap<WorkerId, Pumps>,
+}
+
+/// What a worker writes is on its way to the user.
+struct Pumps {
+    stdout: JoinHandle<Tail>,
+    stderr: JoinHandle<Tail>,
 }
 
 struct Running {
@@ -133,8 +140,8 @@ impl<'a> House<'a> {
         let desk = Desk::start(any, secret.clone(), events.clone())
             .or_else(|_| Desk::start(any_v4, secret.clone(), events.clone()))?;
         let rendezvous = Server::start(any, secret.clone()).or_else(|_| Server::start(any_v4, secret))?;
-        let (workers, tails) = (BTreeMap::new(), BTreeMap::new());
-        Ok((Self { job, output, desk, rendezvous, events, starts, workers, tails }, heard, started))
+        let (workers, pumps) = (BTreeMap::new(), BTreeMap::new());
+        Ok((Self { job, output, desk, rendezvous, events, starts, workers, pumps }, heard, started))
     }
 
     fn note(&mut self, event: &Event) {
@@ -168,7 +175,8 @@ impl<'a> House<'a> {
 
     /// Starts a worker in a task of its own; the result comes back through `starts`.
     fn start(&mut self, worker: WorkerId, host: String, slot: usize) {
-        let number = (0..=self.workers.len()).find(|number| self.workers.values().all(|it| it.number != *number)).unwrap_or(0);
+        let number =
+            (0..=self.workers.len()).find(|number| self.workers.values().all(|it| it.number != *number)).unwrap_or(0);
         self.workers.insert(worker, Running { number, orders: None, order: None });
         let (way, starts, limit) = (Arc::clone(&self.job.way), self.starts.clone(), self.job.start_timeout);
         let mut program = self.job.program.clone();
@@ -203,14 +211,13 @@ impl<'a> House<'a> {
         running.orders = Some(started.orders);
         let place = (running.number, self.job.settings.max.min(1000));
         let attach = |stream, from| self.output.attach(place, stream, from);
-        let attached = attach(Stream::Stdout, started.stdout).and_then(|_| attach(Stream::Stderr, started.stderr));
-        match attached {
-            Ok(tail) => drop(self.tails.insert(worker, tail)),
-            Err(error) => tracing::warn!(%error, "the output of a worker is lost"),
+        match (attach(Stream::Stdout, started.stdout), attach(Stream::Stderr, started.stderr)) {
+            (Ok(stdout), Ok(stderr)) => drop(self.pumps.insert(worker, Pumps { stdout, stderr })),
+            (Err(error), _) | (_, Err(error)) => tracing::warn!(%error, "the output of a worker is lost"),
         }
-        if self.tails.len() > TAILS_MAX {
-            let workers = &self.workers;
-            self.tails.retain(|worker, tail| workers.contains_key(worker) || !tail.is_finished());
+        if self.pumps.len() > PUMPS_MAX {
+            let (workers, is_done) = (&self.workers, |it: &Pumps| it.stdout.is_finished() && it.stderr.is_finished());
+            self.pumps.retain(|worker, pumps| workers.contains_key(worker) || !is_done(pumps));
         }
         let events = self.events.clone();
         tokio::spawn(async move {
@@ -232,10 +239,19 @@ impl<'a> House<'a> {
         }
     }
 
+    /// Waits until all that workers have written is on its way; returns the last lines of the one that is to be named.
     async fn last_words(&mut self, outcome: &Outcome) -> Tail {
-        let Outcome::Failed(failure) = outcome else { return Tail::new() };
-        let Some(tail) = self.tails.remove(&failure.worker) else { return Tail::new() };
-        time::timeout(TAIL_WITHIN, tail).await.ok().and_then(Result::ok).unwrap_or_default()
+        let mut tail = Tail::new();
+        if let Outcome::Failed(failure) = outcome
+            && let Some(pumps) = self.pumps.get_mut(&failure.worker)
+        {
+            let stderr = time::timeout(LAST_WORDS, &mut pumps.stderr).await;
+            tail = stderr.ok().and_then(Result::ok).unwrap_or_default();
+        }
+        let pumps = std::mem::take(&mut self.pumps).into_values().flat_map(|it| [it.stdout, it.stderr]);
+        let rest = join_all(pumps.filter(|pump| !pump.is_finished()));
+        let _ = time::timeout(LAST_WORDS, rest).await;
+        tail
     }
 }
 
