@@ -1,7 +1,7 @@
 //! The words of the system: the kinds of batch work, their names and labels, their defaults and rules, their CRDs.
 //!
 //! Everything here is pure: no clock, no randomness, no environment, nothing asynchronous. The kinds are those of
-//! Volcano, field for field, so that existing manifests and clients keep working. Controllers, the scheduler's shell,
+//! Volcano and of et-operator, field for field, so that existing manifests and clients keep working. Controllers, the scheduler's shell,
 //! the command line and the one-machine API server all say these things in the words of this crate.
 //!
 //! The types are raw: what a user may write, also if it is wrong. Fields with a fixed set of words are texts in them;
@@ -22,6 +22,8 @@ pub mod names;
 mod pod_group;
 mod queue;
 pub mod rules;
+mod scaler;
+mod training_job;
 
 pub use self::{
     command::Command,
@@ -41,6 +43,14 @@ pub use self::{
     queue::{
         Affinity, DequeueStrategy, ExtendCluster, Guarantee, NodeGroupAffinity, Queue, QueueSpec, QueueState,
         QueueStatus, Reservation, ResourceList,
+    },
+    scaler::{
+        ElasticCondition, JobSelector, ScaleIn, ScaleInSpec, ScaleOut, ScaleOutSpec, Scaler, ScalerStatus, Scaling,
+        ScalingOutcome, ScalingWay, ScriptVariable, ToAdd, ToDelete,
+    },
+    training_job::{
+        AttachMode, CleanPodPolicy, ElasticMemory, EtReplicaSpecs, LauncherSpec, LeavingWorker, ReplicaStatus,
+        RestartPolicy, SizeChange, TrainingJob, TrainingJobPhase, TrainingJobSpec, TrainingJobStatus, WorkerSpec,
     },
     words::UnknownWord,
 };

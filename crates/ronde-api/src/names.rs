@@ -1,6 +1,6 @@
 //! Names that users, scripts and other components rely on: labels, annotations, queues, plugins.
 //!
-//! They are Volcano's, letter for letter. A name that stands in two places of the system stands here.
+//! They are Volcano's and et-operator's, letter for letter. A name that stands in two places of the system stands here.
 
 /// The scheduler of jobs that name none.
 pub const SCHEDULER: &str = "volcano";
@@ -65,6 +65,77 @@ pub mod plugins {
     pub const HCCLRANK: &str = "hcclrank";
 
     pub const ALL: [&str; 8] = [ENV, SVC, SSH, TENSORFLOW, MPI, PYTORCH, RAY, HCCLRANK];
+}
+
+/// The names of training jobs.
+pub mod elastic {
+    /// The value of [`GROUP`] on every pod.
+    pub const GROUP_VALUE: &str = "kai.alibabacloud.com";
+    /// Labels of pods and services.
+    pub const GROUP: &str = "group-name";
+    pub const JOB: &str = "training-job-name";
+    pub const ROLE: &str = "training-job-role";
+    pub const INDEX: &str = "replica-index";
+    /// On a worker: the ScaleOut that it was made for.
+    pub const SCALE_OUT: &str = "scaleout-name";
+    /// On what else is made for a job: its name.
+    pub const APP: &str = "app";
+
+    /// The values of [`ROLE`], also the tasks of the job's PodGroup.
+    pub const LAUNCHER: &str = "launcher";
+    pub const WORKER: &str = "worker";
+
+    /// On a job: `true` while it is to give up all it has.
+    pub const SUSPENDED: &str = "job-supervisor.kube-ai.io/job-suspended";
+    /// On a job: the Secret with the keys of `launcherAttachMode: ssh`, if it is not to be made.
+    pub const SSH_SECRET: &str = "arena.kubeflow.org/ssh-secret";
+    /// On a job: `auto` lets it grow into room that nobody needs, and give it back.
+    pub const ELASTIC: &str = "ronde.dev/elastic";
+    pub const AUTO: &str = "auto";
+    /// On a pod: the run of the job that it was made for.
+    pub const RUN: &str = "ronde.dev/run";
+    /// On the launcher: changes with the list of hosts, so that a kubelet brings it into the pod at once.
+    pub const HOSTS: &str = "ronde.dev/hosts";
+
+    /// The longest name of a job: that of its worker number 999999 is a host name still.
+    pub const JOB_NAME_MAX: usize = 49;
+
+    /// Returns the name of a worker, of its pod and of its service.
+    pub fn worker(job: &str, index: i32) -> String {
+        super::pod(job, WORKER, index)
+    }
+
+    /// Returns the index in the name of a worker; none if it is the name of something else.
+    pub fn worker_index(job: &str, name: &str) -> Option<i32> {
+        name.strip_prefix(job)?.strip_prefix("-worker-")?.parse().ok().filter(|index| *index >= 0)
+    }
+
+    /// Returns the name of the launcher, of its pod, service account, role and role binding.
+    pub fn launcher(job: &str) -> String {
+        format!("{job}-{LAUNCHER}")
+    }
+
+    /// Returns the name of the ConfigMap with the list of hosts.
+    pub fn config(job: &str) -> String {
+        format!("{job}-config")
+    }
+
+    /// The types of conditions of training jobs and scale operations.
+    pub mod conditions {
+        pub const CREATED: &str = "Created";
+        pub const WORKERS_CREATED: &str = "WorkersCreated";
+        pub const WORKERS_READY: &str = "WorkersReady";
+        pub const WORKERS_NOT_READY: &str = "WorkersNotReady";
+        pub const LAUNCHER_CREATED: &str = "LauncherCreated";
+        pub const RUNNING: &str = "Running";
+        pub const RESTARTING: &str = "Restarting";
+        pub const SCALING: &str = "Scaling";
+        pub const SCALE_SUCCEEDED: &str = "ScaleSucceeded";
+        pub const SCALE_FAILED: &str = "ScaleFailed";
+        pub const SUCCEEDED: &str = "Succeeded";
+        pub const FAILED: &str = "Failed";
+        pub const SUSPENDED: &str = "Suspended";
+    }
 }
 
 /// Returns the name of a pod of a job.

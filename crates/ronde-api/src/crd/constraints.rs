@@ -5,7 +5,11 @@
 
 use serde_json::{Value, json};
 
-use crate::{Action, DequeueStrategy, Event, Iteration, MemberType, TopologyMode, TopologyPolicy, names::plugins};
+use crate::{
+    Action, AttachMode, CleanPodPolicy, DequeueStrategy, Event, Iteration, MemberType, RestartPolicy, TopologyMode,
+    TopologyPolicy,
+    names::{elastic::JOB_NAME_MAX, plugins},
+};
 
 /// The most items of lists, far above what anyone uses.
 const TASKS_MAX: u32 = 256;
@@ -14,6 +18,7 @@ const POLICIES_MAX: u32 = 32;
 const DEPENDENCIES_MAX: u32 = TASKS_MAX;
 const RESOURCES_MAX: u32 = 64;
 const ARGUMENTS_MAX: u32 = 64;
+const WORKERS_MAX: u32 = 10_000;
 /// Room for a key in an argument.
 const ARGUMENT_LENGTH_MAX: u32 = 16384;
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
@@ -29,6 +34,12 @@ pub(super) fn apply(kind: &str, schema: &mut Value) {
         "PodGroup" => pod_group(),
         "Queue" => queue(),
         "HyperNode" => hyper_node(),
+        "TrainingJob" => training_job(),
+        "ScaleOut" => scaler(&["toAdd"], [("toAdd", json!({"required": ["count"]})), ("toAdd.count", at_least(1))]),
+        "ScaleIn" => scaler(
+            &["toDelete"],
+            [("toDelete.count", at_least(1)), ("toDelete.podNames", json!({"maxItems": WORKERS_MAX}))],
+        ),
         "Command" => vec![("action".to_owned(), words(Action::ALL.iter().map(|word| word.as_str())))],
         _ => Vec::new(),
     };
@@ -373,4 +384,53 @@ fn hyper_node() -> Vec<Row> {
             ("members[].selector.regexMatch.pattern", json!({"minLength": 1})),
         ],
     )
+}
+
+fn training_job() -> Vec<Row> {
+    let of_worker = checked(&[
+        (
+            "!has(self.minReplicas) || self.minReplicas <= (has(self.replicas) ? self.replicas : 1)",
+            "minReplicas is more than replicas",
+            ".minReplicas",
+        ),
+        (
+            "!has(self.maxReplicas) || self.maxReplicas >= (has(self.replicas) ? self.replicas : 1)",
+            "maxReplicas is less than replicas",
+            ".maxReplicas",
+        ),
+    ]);
+    let policies = [RestartPolicy::Never, RestartPolicy::OnFailure].map(RestartPolicy::as_str);
+    let of_pods = || words(RestartPolicy::ALL.iter().map(|word| word.as_str()));
+    let one = json!({"minimum": 1, "maximum": 1});
+    rows(
+        "spec",
+        [
+            ("", json!({"required": ["etReplicaSpecs"]})),
+            ("cleanPodPolicy", words(CleanPodPolicy::ALL.iter().map(|word| word.as_str()))),
+            ("launcherAttachMode", words(AttachMode::ALL.iter().map(|word| word.as_str()))),
+            ("slotsPerWorker", at_least(1)),
+            ("restartPolicy", with(words(policies.into_iter()), "default", "Never".into())),
+            ("backoffLimit", with(at_least(0), "default", 6.into())),
+            ("etReplicaSpecs", json!({"required": ["launcher", "worker"]})),
+            ("etReplicaSpecs.launcher", json!({"required": ["template"]})),
+            ("etReplicaSpecs.launcher.replicas", one),
+            ("etReplicaSpecs.launcher.restartPolicy", of_pods()),
+            ("etReplicaSpecs.worker", json!({"required": ["template"], RULES: of_worker})),
+            ("etReplicaSpecs.worker.replicas", at_least(1)),
+            ("etReplicaSpecs.worker.minReplicas", at_least(1)),
+            ("etReplicaSpecs.worker.maxReplicas", at_least(1)),
+            ("etReplicaSpecs.worker.restartPolicy", of_pods()),
+        ],
+    )
+}
+
+fn scaler(required: &[&str], own: [(&'static str, Value); 2]) -> Vec<Row> {
+    let required: Vec<&str> = ["selector"].into_iter().chain(required.iter().copied()).collect();
+    let common = [
+        ("", json!({"required": required})),
+        ("selector", json!({"required": ["name"]})),
+        ("selector.name", json!({"minLength": 1, "maxLength": JOB_NAME_MAX})),
+        ("timeout", at_least(1)),
+    ];
+    rows("spec", common.into_iter().chain(own))
 }

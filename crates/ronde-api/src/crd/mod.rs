@@ -14,24 +14,37 @@ use serde_json::{Map, Value, json};
 use self::structural::structural;
 use crate::{
     Command, HyperNode, HyperNodeSpec, HyperNodeStatus, Job, JobSpec, JobStatus, PodGroup, PodGroupSpec,
-    PodGroupStatus, Queue, QueueSpec, QueueStatus,
+    PodGroupStatus, Queue, QueueSpec, QueueStatus, ScaleIn, ScaleInSpec, ScaleOut, ScaleOutSpec, ScalerStatus,
+    TrainingJob, TrainingJobSpec, TrainingJobStatus,
 };
 
 /// The first line of the file of a definition.
 pub const HEAD: &str = "# Generated from crates/ronde-api by `make generate`.\n";
 
 /// The committed definitions as (name, YAML): who only wants to know whether anything is new need not generate them.
-pub const COMMITTED: [(&str, &str); 5] = [
+pub const COMMITTED: [(&str, &str); 8] = [
     ("commands.bus.volcano.sh", include_str!("../../crds/commands.bus.volcano.sh.yaml")),
     ("hypernodes.topology.volcano.sh", include_str!("../../crds/hypernodes.topology.volcano.sh.yaml")),
     ("jobs.batch.volcano.sh", include_str!("../../crds/jobs.batch.volcano.sh.yaml")),
     ("podgroups.scheduling.volcano.sh", include_str!("../../crds/podgroups.scheduling.volcano.sh.yaml")),
     ("queues.scheduling.volcano.sh", include_str!("../../crds/queues.scheduling.volcano.sh.yaml")),
+    ("scaleins.kai.alibabacloud.com", include_str!("../../crds/scaleins.kai.alibabacloud.com.yaml")),
+    ("scaleouts.kai.alibabacloud.com", include_str!("../../crds/scaleouts.kai.alibabacloud.com.yaml")),
+    ("trainingjobs.kai.alibabacloud.com", include_str!("../../crds/trainingjobs.kai.alibabacloud.com.yaml")),
 ];
 
 /// Returns the definitions of all kinds, in the order of their names.
 pub fn all() -> Vec<Value> {
-    vec![command(), hyper_node(), job(), pod_group(), queue()]
+    vec![
+        command(),
+        hyper_node(),
+        job(),
+        pod_group(),
+        queue(),
+        scaler::<ScaleIn, ScaleInSpec>("Asks workers of a training job to leave."),
+        scaler::<ScaleOut, ScaleOutSpec>("Asks for more workers of a training job."),
+        training_job(),
+    ]
 }
 
 fn command() -> Value {
@@ -111,6 +124,39 @@ fn queue() -> Value {
             status: true,
             required: &[],
             columns: &[("PARENT", "string", ".spec.parent", 0)],
+        },
+    )
+}
+
+fn scaler<K: Resource<Scope = NamespaceResourceScope>, S: JsonSchema>(what: &'static str) -> Value {
+    definition::<K>(
+        properties(parts::<S, ScalerStatus>),
+        About {
+            what,
+            status: true,
+            required: &["spec"],
+            columns: &[
+                ("Phase", "string", ".status.conditions[-1:].type", 0),
+                ("Age", "date", ".metadata.creationTimestamp", 0),
+            ],
+            ..About::default()
+        },
+    )
+}
+
+fn training_job() -> Value {
+    definition::<TrainingJob>(
+        properties(parts::<TrainingJobSpec, TrainingJobStatus>),
+        About {
+            what: "A training job whose number of workers may change while it runs.",
+            status: true,
+            required: &["spec"],
+            columns: &[
+                ("Phase", "string", ".status.phase", 0),
+                ("Age", "date", ".metadata.creationTimestamp", 0),
+                ("Reason", "string", ".status.reason", 1),
+            ],
+            ..About::default()
         },
     )
 }

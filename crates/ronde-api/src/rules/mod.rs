@@ -9,6 +9,8 @@ pub mod hyper_node;
 pub mod job;
 pub mod pod_group;
 pub mod queue;
+pub mod scaler;
+pub mod training_job;
 
 mod dependencies;
 mod fault;

@@ -1,0 +1,103 @@
+//! Scale operations: rules, and that they do not change after creation.
+
+use super::{Fault, fault::Faults};
+use crate::{ScaleIn, ScaleOut, Scaler, names::elastic::JOB_NAME_MAX};
+
+/// Returns what is wrong with a request for more workers.
+pub fn validate_out(scaler: &ScaleOut) -> Vec<Fault> {
+    let mut faults = Faults::default();
+    check(scaler, &mut faults);
+    match scaler.spec.to_add.as_ref().and_then(|add| add.count) {
+        None => faults.required("spec.toAdd.count", "says how many workers to add"),
+        Some(count) => faults.at_least("spec.toAdd.count", count, 1),
+    }
+    faults.into_vec()
+}
+
+/// Returns what is wrong with a request for fewer workers.
+pub fn validate_in(scaler: &ScaleIn) -> Vec<Fault> {
+    let mut faults = Faults::default();
+    check(scaler, &mut faults);
+    let delete = scaler.spec.to_delete.clone().unwrap_or_default();
+    match delete.count {
+        None if delete.pod_names.is_empty() => {
+            faults.required("spec.toDelete", "says how many workers leave (count), or which (podNames)");
+        }
+        Some(count) if delete.pod_names.is_empty() => faults.at_least("spec.toDelete.count", count, 1),
+        _ => {}
+    }
+    faults.into_vec()
+}
+
+/// Returns what is wrong with a change: what is under way is not changed.
+pub fn validate_change(is_changed: bool) -> Vec<Fault> {
+    let mut faults = Faults::default();
+    if is_changed {
+        faults.forbidden("spec", "may not change after creation; make another one instead");
+    }
+    faults.into_vec()
+}
+
+fn check(scaler: &impl Scaler, faults: &mut Faults) {
+    let job = scaler.job_name();
+    if job.is_empty() {
+        faults.required("spec.selector.name", "says which training job is to be scaled");
+    } else if job.len() > JOB_NAME_MAX {
+        let why = format!("has {} characters: no training job is called so", job.len());
+        faults.invalid("spec.selector.name", why);
+    }
+    if let Some(timeout) = scaler.given_timeout() {
+        faults.at_least("spec.timeout", timeout, 1);
+    }
+    if !scaler.script().is_empty() {
+        faults.forbidden("spec.script", "is not supported: the list of hosts needs no script");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{super::fixtures::check, *};
+
+    fn out(spec: &Value) -> ScaleOut {
+        serde_json::from_value(json!({"spec": spec})).expect("a ScaleOut")
+    }
+
+    fn scale_in(spec: &Value) -> ScaleIn {
+        serde_json::from_value(json!({"spec": spec})).expect("a ScaleIn")
+    }
+
+    #[test]
+    fn a_request_says_which_job_and_how_many() {
+        let job = json!({"name": "mnist"});
+        check("more", &validate_out(&out(&json!({"selector": job, "toAdd": {"count": 1}}))), &[]);
+        check("fewer", &validate_in(&scale_in(&json!({"selector": job, "toDelete": {"count": 1}}))), &[]);
+        check("these", &validate_in(&scale_in(&json!({"selector": job, "toDelete": {"podNames": ["x"]}}))), &[]);
+        check(
+            "nothing",
+            &validate_out(&out(&json!({"timeout": 0, "script": "/x.sh"}))),
+            &[
+                "spec.selector.name: says which training job is to be scaled",
+                "spec.timeout: 0 is less than 1",
+                "spec.script: is not supported: the list of hosts needs no script",
+                "spec.toAdd.count: says how many workers to add",
+            ],
+        );
+        check(
+            "none of a job that cannot be",
+            &validate_in(&scale_in(&json!({"selector": {"name": "a".repeat(50)}, "toDelete": {"count": 0}}))),
+            &[
+                "spec.selector.name: has 50 characters: no training job is called so",
+                "spec.toDelete.count: 0 is less than 1",
+            ],
+        );
+        check(
+            "nobody",
+            &validate_in(&scale_in(&json!({"selector": job}))),
+            &["spec.toDelete: says how many workers leave (count), or which (podNames)"],
+        );
+        check("a change", &validate_change(true), &["spec: may not change after creation; make another one instead"]);
+        check("none", &validate_change(false), &[]);
+    }
+}
