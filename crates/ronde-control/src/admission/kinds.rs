@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::Resource;
 use ronde_api::{
-    Command, HyperNode, Job, PodGroup, Queue,
+    Command, HyperNode, Job, PodGroup, Queue, ScaleIn, ScaleOut, TrainingJob,
     rules::{self, Fault, Queues, Stage},
 };
 use ronde_apiserver::{admission::check_pod_template, error::FieldError, schema::crd::Verdict};
@@ -31,12 +31,15 @@ pub(super) trait Kind: Sync {
 
 /// Returns the rules of a kind, if it has any here.
 pub(super) fn find(api_version: &str, kind: &str) -> Option<&'static dyn Kind> {
-    let kinds: [(&str, &str, &'static dyn Kind); 5] = [
+    let kinds: [(&str, &str, &'static dyn Kind); 8] = [
         (Job::API_VERSION, Job::KIND, &JOB),
         (PodGroup::API_VERSION, PodGroup::KIND, &POD_GROUP),
         (Queue::API_VERSION, Queue::KIND, &QUEUE),
         (Command::API_VERSION, Command::KIND, &COMMAND),
         (HyperNode::API_VERSION, HyperNode::KIND, &HYPER_NODE),
+        (TrainingJob::API_VERSION, TrainingJob::KIND, &TRAINING_JOB),
+        (ScaleOut::API_VERSION, ScaleOut::KIND, &SCALE_OUT),
+        (ScaleIn::API_VERSION, ScaleIn::KIND, &SCALE_IN),
     ];
     kinds.into_iter().find(|row| (row.0, row.1) == (api_version, kind)).map(|row| row.2)
 }
@@ -105,6 +108,42 @@ static COMMAND: Rules<Command> = Rules {
 static HYPER_NODE: Rules<HyperNode> = Rules {
     default: |_, _, _| {},
     check: |new, _, _| rules::hyper_node::validate(new),
+    check_raw: |_| Vec::new(),
+    warnings: |_| Vec::new(),
+};
+
+static TRAINING_JOB: Rules<TrainingJob> = Rules {
+    default: |new, _, _| rules::training_job::default(new),
+    check: |new, old, _| match old {
+        None => rules::training_job::validate(new),
+        Some(old) => rules::training_job::validate_update(old, new),
+    },
+    check_raw: |job| {
+        let role = |role: &str| {
+            let path = format!("spec.etReplicaSpecs.{role}.template");
+            check_pod_template(&job["spec"]["etReplicaSpecs"][role]["template"], &path)
+        };
+        ["launcher", "worker"].into_iter().flat_map(role).collect()
+    },
+    warnings: rules::training_job::warnings,
+};
+
+static SCALE_OUT: Rules<ScaleOut> = Rules {
+    default: |_, _, _| {},
+    check: |new, old, _| match old {
+        None => rules::scaler::validate_out(new),
+        Some(old) => rules::scaler::validate_change(old.spec != new.spec),
+    },
+    check_raw: |_| Vec::new(),
+    warnings: |_| Vec::new(),
+};
+
+static SCALE_IN: Rules<ScaleIn> = Rules {
+    default: |_, _, _| {},
+    check: |new, old, _| match old {
+        None => rules::scaler::validate_in(new),
+        Some(old) => rules::scaler::validate_change(old.spec != new.spec),
+    },
     check_raw: |_| Vec::new(),
     warnings: |_| Vec::new(),
 };
