@@ -192,6 +192,9 @@ pub struct ElasticMemory {
     /// The uid of the scale operation that ended last.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub last_scaler: String,
+    /// Stands for the contents of the objects that were made for the job.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub applied: String,
     /// When the number of workers was last changed, or could not be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_scale_time: Option<Time>,

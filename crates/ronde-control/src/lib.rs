@@ -4,6 +4,7 @@ pub mod admission;
 pub mod batch;
 pub mod deployment;
 pub mod disruption;
+pub mod elastic;
 pub mod endpoints;
 pub mod events;
 pub mod install;

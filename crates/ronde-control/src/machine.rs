@@ -7,6 +7,7 @@ use kube::Client;
 use crate::{
     batch,
     disruption::Disruption,
+    elastic::pod::AgentSettings,
     endpoints::EndpointsController,
     install,
     nodelifecycle::NodeLifecycle,
@@ -27,6 +28,8 @@ pub struct Options {
     pub volumes: VolumeClaims,
     /// Where the keys of jobs come from.
     pub keys: KeySource,
+    /// Where the program comes from that runs in the pods of training jobs.
+    pub agent: AgentSettings,
 }
 
 /// Adds the controllers of a bare machine to a runner, and makes sure that our kinds and a class for claims are there,
@@ -46,6 +49,6 @@ pub async fn runner(options: Options) -> Result<Runner, kube::Error> {
         .add(PodGc::default())
         .add(Disruption)
         .add(options.volumes);
-    batch::add(&mut runner, options.keys, Scheduler::for_machine());
+    batch::add(&mut runner, options.keys, options.agent, Scheduler::for_machine());
     Ok(runner)
 }

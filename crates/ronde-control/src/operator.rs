@@ -7,7 +7,9 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    batch, install,
+    batch,
+    elastic::pod::AgentSettings,
+    install,
     lease::Election,
     runner::{Clock, Runner},
     scheduling::Scheduler,
@@ -25,6 +27,8 @@ pub struct Options {
     pub client: Client,
     pub clock: Clock,
     pub keys: KeySource,
+    /// Where the program comes from that runs in the pods of training jobs.
+    pub agent: AgentSettings,
     pub scheduler: Scheduler,
     /// Tells this process from all others.
     pub identity: String,
@@ -113,6 +117,6 @@ fn machine(client: &Client, clock: &Clock) -> Election {
 pub async fn runner(options: &Options) -> Result<Runner, kube::Error> {
     install::ensure(&options.client).await?;
     let mut runner = Runner::new(options.client.clone(), options.clock.clone());
-    batch::add(&mut runner, options.keys.clone(), options.scheduler.clone());
+    batch::add(&mut runner, options.keys.clone(), options.agent.clone(), options.scheduler.clone());
     Ok(runner)
 }

@@ -272,6 +272,14 @@ pub struct OperatorArgs {
     /// Label of nodes that names a part of the network. May be repeated, the closest part first.
     #[arg(long = "topology-label", value_name = "LABEL")]
     pub topology_labels: Vec<String>,
+
+    /// Image with `ronde`, from which the pods of training jobs get it [default: their own image].
+    #[arg(long, value_name = "IMAGE")]
+    pub agent_image: Option<String>,
+
+    /// Path of `ronde` in that image.
+    #[arg(long, value_name = "PATH", default_value = "/usr/local/bin/ronde")]
+    pub agent_program: String,
 }
 
 /// The API has one administrator token and a certificate for loopback names, so it is not for the network.

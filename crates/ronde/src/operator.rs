@@ -6,6 +6,8 @@
 use http::StatusCode;
 use ronde_control::{
     operator::{self, MACHINE, News, OperatorError, Options},
+    elastic::pod::AgentSettings,
+    operator::{self, News, OperatorError, Options},
     runner::Clock,
     scheduling::Scheduler,
     vcjob::objects::KeySource,
@@ -87,6 +89,7 @@ pub fn run(args: &OperatorArgs, context: &Context) -> Outcome {
             client,
             clock: Clock::real(),
             keys: KeySource::real(),
+            agent: AgentSettings { program: args.agent_program.clone(), image: args.agent_image.clone() },
             scheduler: scheduler(args),
             identity: environment::identity(),
         };

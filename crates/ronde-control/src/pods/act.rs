@@ -86,9 +86,14 @@ pub enum Removed {
 
 /// Deletes this very object, not a later one of the same name.
 pub async fn remove<K: Owner>(ctx: &Ctx, object: &K) -> Result<Removed, kube::Error> {
+    remove_within(ctx, object, None).await
+}
+
+/// Deletes this very object with so many seconds of grace; its own if none.
+pub async fn remove_within<K: Owner>(ctx: &Ctx, object: &K, grace: Option<u32>) -> Result<Removed, kube::Error> {
     let objects: Api<K> = api(ctx, &object.namespace().unwrap_or_default());
     let only = Preconditions { uid: object.uid(), resource_version: None };
-    let params = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
+    let params = DeleteParams { preconditions: Some(only), grace_period_seconds: grace, ..DeleteParams::default() };
     match objects.delete(&object.name_any(), &params).await {
         Ok(answer) => {
             match answer.left().filter(is_still_there) {
@@ -198,7 +203,7 @@ pub async fn let_go(ctx: &Ctx, pod: &Pod, finalizer: &str) -> Result<(), kube::E
 }
 
 /// Patches this very object; returns none if it is gone.
-async fn patch<K: Owner>(ctx: &Ctx, object: &K, patch: &Value) -> Result<Option<K>, kube::Error> {
+pub async fn patch<K: Owner>(ctx: &Ctx, object: &K, patch: &Value) -> Result<Option<K>, kube::Error> {
     let objects: Api<K> = api(ctx, &object.namespace().unwrap_or_default());
     match objects.patch(&object.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await {
         Ok(patched) => {

@@ -108,7 +108,8 @@ fn priority(seen: &Observed<'_>, template: &PodTemplateSpec) -> i32 {
     seen.priorities.get(class).copied().unwrap_or(0)
 }
 
-fn add(total: &mut Amounts, more: &Amounts, times: i32) {
+/// Adds so many times some amounts.
+pub fn add(total: &mut Amounts, more: &Amounts, times: i32) {
     for (name, amount) in more {
         let sum = total.entry(name.clone()).or_insert(Quantity::ZERO);
         let many = Quantity::from_nano(amount.nano().saturating_mul(times.into()), amount.style());

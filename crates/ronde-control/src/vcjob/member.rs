@@ -117,7 +117,8 @@ pub fn is_tracked(pod: &Pod) -> bool {
     pod.finalizers().iter().any(|finalizer| finalizer == TRACKING)
 }
 
-fn state(pod: &Pod) -> State {
+/// Returns how a pod fares.
+pub fn state(pod: &Pod) -> State {
     match phase(pod) {
         _ if is_deleted(pod) => State::Terminating,
         "Running" => State::Running,

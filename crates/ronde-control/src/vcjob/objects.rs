@@ -43,7 +43,7 @@ impl KeySource {
     }
 
     /// Makes a key where it holds nobody up.
-    async fn make(&self) -> Result<KeyPair, kube::Error> {
+    pub async fn make(&self) -> Result<KeyPair, kube::Error> {
         let make = self.0.clone();
         let made = tokio::task::spawn_blocking(move || make()).await;
         made.map_err(|error| kube::Error::Service(error.into()))?.map_err(|error| kube::Error::Service(error.into()))
@@ -93,17 +93,24 @@ pub async fn delete_all(ctx: &Ctx, job: &Job, objects: Vec<Object>) -> Result<()
     Ok(())
 }
 
-fn api<K: Owner>(ctx: &Ctx, job: &Job) -> Api<K> {
+/// Returns the API of the objects beside a job.
+pub fn api<K: Owner, J: Owner>(ctx: &Ctx, job: &J) -> Api<K> {
     write::api(ctx, &job.namespace().unwrap_or_default())
 }
 
-fn is_owned<K: Owner>(job: &Job, object: &K) -> bool {
-    object.owner_references().iter().any(|owner| job.metadata.uid.as_ref() == Some(&owner.uid))
+/// Tells whether an object is a job's.
+pub fn is_owned<K: Owner, J: Owner>(job: &J, object: &K) -> bool {
+    object.owner_references().iter().any(|owner| job.meta().uid.as_ref() == Some(&owner.uid))
 }
 
-async fn ensure<K>(ctx: &Ctx, job: &Job, wanted: &K, correct: impl Fn(&K) -> Option<K>) -> Result<(), kube::Error>
+/// Makes an object, or corrects the one that is there if it is the job's.
+///
+/// # Errors
+/// If a write fails, or the name is taken by an object that is not the job's.
+pub async fn ensure<K, J>(ctx: &Ctx, job: &J, wanted: &K, correct: impl Fn(&K) -> Option<K>) -> Result<(), kube::Error>
 where
     K: Owner + Serialize,
+    J: Owner,
 {
     let objects: Api<K> = api(ctx, job);
     match objects.get_opt(&wanted.name_any()).await? {
@@ -159,16 +166,24 @@ fn secret(job: &Job, wanted: &KeySecret, pair: KeyPair) -> Secret {
 async fn delete<K: Owner>(ctx: &Ctx, job: &Job, name: &str) -> Result<(), kube::Error> {
     let objects: Api<K> = api(ctx, job);
     let Some(found) = objects.get_opt(name).await?.filter(|found| is_owned(job, found)) else { return Ok(()) };
+    delete_only(&objects, &found).await
+}
+
+/// Deletes this very object, of a kind that is not watched.
+///
+/// # Errors
+/// If the API refuses, or another one has the name by now.
+pub async fn delete_only<K: Owner>(objects: &Api<K>, found: &K) -> Result<(), kube::Error> {
     let only = Preconditions { uid: found.uid(), resource_version: None };
     let params = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
-    match objects.delete(name, &params).await {
+    match objects.delete(&found.name_any(), &params).await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         other => other.map(drop),
     }
 }
 
 /// Says that a name is taken; it may be free later, when an earlier job of the same name is all gone.
-fn taken<K: Owner>(name: &str) -> kube::Error {
+pub fn taken<K: Owner>(name: &str) -> kube::Error {
     let message = format!("{} {name} exists and does not belong to this job", K::kind(&()));
     kube::Error::Api(Box::new(Status {
         status: Some(StatusSummary::Failure),

@@ -23,6 +23,7 @@ use kube::{
 use parking_lot::Mutex;
 use ronde_apiserver::{Apiserver, world::World};
 use ronde_control::{
+    elastic::pod::AgentSettings,
     machine, operator,
     runner::{Clock, Runner},
     scheduling::Scheduler,
@@ -110,6 +111,7 @@ impl Cluster {
             clock: self.clock.clone(),
             volumes: VolumeClaims { root: PathBuf::from(ROOT), remove: Arc::new(remove) },
             keys: KeySource::real(),
+            agent: AgentSettings::default(),
         };
         Ok(Running::start(machine::runner(options).await?))
     }
@@ -120,6 +122,7 @@ impl Cluster {
             client: self.client.clone(),
             clock: self.clock.clone(),
             keys: KeySource::real(),
+            agent: AgentSettings::default(),
             scheduler: Scheduler::for_cluster(),
             identity: "test".to_owned(),
         };

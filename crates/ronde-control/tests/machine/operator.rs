@@ -15,6 +15,7 @@ use kube::{
 use parking_lot::Mutex;
 use ronde_api::Job;
 use ronde_control::{
+    elastic::pod::AgentSettings,
     operator::{self, LEASE, News, OperatorError, Options},
     scheduling::Scheduler,
     vcjob::objects::KeySource,
@@ -55,6 +56,7 @@ impl Operator {
             client: cluster.client_with(over(line.clone())),
             clock: cluster.clock.clone(),
             keys: KeySource::real(),
+            agent: AgentSettings::default(),
             scheduler: Scheduler::for_cluster(),
             identity: identity.to_owned(),
         };

@@ -20,6 +20,7 @@ use ronde_control::{
     admission::OwnKinds,
     batch,
     deployment::Deployments,
+    elastic::pod::AgentSettings,
     install,
     job::{Jobs, ttl::TtlAfterFinished},
     pods::orphans::Orphans,
@@ -63,7 +64,9 @@ impl Controllers {
                 let sets = runner.add(ReplicaSets).add(Deployments).add(StatefulSets);
                 sets.add(Jobs).add(Orphans::<k8s_openapi::api::batch::v1::Job>::default()).add(TtlAfterFinished);
             }
-            Self::Batch => batch::add_controllers(runner, numbered_keys(), &Scheduler::for_cluster()),
+            Self::Batch => {
+                batch::add_controllers(runner, numbered_keys(), AgentSettings::default(), &Scheduler::for_cluster())
+            }
         }
     }
 }

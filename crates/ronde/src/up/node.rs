@@ -5,6 +5,7 @@ use std::{io, path::Path, sync::Arc, time::Duration};
 use ronde_apiserver::Server;
 use ronde_control::{
     deployment::Deployments,
+    elastic::pod::AgentSettings,
     job::{Jobs, ttl::TtlAfterFinished},
     machine, operator,
     pods::orphans::Orphans,
@@ -172,11 +173,18 @@ pub fn start(
 
 async fn controllers(client: kube::Client, folder: &Path, agent: NodeAgent) -> Result<Runner, kube::Error> {
     let volumes = VolumeClaims { root: folder.join("volumes"), remove: Arc::new(remove_directory) };
-    let options = machine::Options { client, clock: Clock::real(), volumes, keys: KeySource::real() };
+    let options =
+        machine::Options { client, clock: Clock::real(), volumes, keys: KeySource::real(), agent: agent_settings() };
     let mut runner = machine::runner(options).await?;
     runner.add(ReplicaSets).add(Deployments).add(StatefulSets);
     runner.add(Jobs).add(Orphans::<k8s_openapi::api::batch::v1::Job>::default()).add(TtlAfterFinished).add(agent);
     Ok(runner)
+}
+
+/// Pods see the files of this machine, so that the program in them is this one.
+fn agent_settings() -> AgentSettings {
+    let own = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
+    own.map_or_else(|_| AgentSettings::default(), |program| AgentSettings { program, image: None })
 }
 
 fn remove_directory(path: &Path) -> io::Result<()> {

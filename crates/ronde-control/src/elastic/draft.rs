@@ -1,0 +1,424 @@
+//! The status of a training job in the making: whether it runs, how far it has come, how it ended.
+//!
+//! Pure. [`super::next`] calls the steps in their order; losses are in [`super::losses`], changes of size in
+//! [`super::scaling`].
+//!
+//! ```text
+//!             min workers run,           fewer than min
+//!             launcher runs              ──────────▶ Waiting
+//!  Created ──────────────────▶ Running  ◀──────────
+//!    ▲  ▲                       │    ▲
+//!    │  │ restartPolicy         ▼    │ done, or rolled back
+//!    │  └──────── Failed ◀── Scaling ┘          launcher succeeds: Succeeded
+//!    └─ resumed ─ Suspended ◀── annotation, from every phase that is not an end
+//! ```
+
+use jiff::{SignedDuration, Timestamp};
+use ronde_api::{
+    ElasticMemory, ReplicaStatus, RestartPolicy, SizeChange, TrainingJobPhase as Phase, TrainingJobStatus,
+    names::elastic::{self as names, conditions as types},
+};
+
+use super::{
+    conditions::{self, Cause, FALSE, TRUE},
+    observed::{Member, Observed},
+};
+use crate::{pods::time, vcjob::member::State};
+
+/// How many sizes a status remembers; each takes about 150 bytes.
+const SIZES_MAX: usize = 20;
+/// How long the launcher waits for workers that are on their way although enough run: they come within seconds, and a
+/// ring that is formed once is better than one that is formed anew for each of them.
+const START_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+/// How long the scheduler may take to say that a pod has to wait.
+const PLACING: SignedDuration = SignedDuration::from_secs(5);
+
+/// Something that people want to know of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct News {
+    pub is_warning: bool,
+    pub cause: Cause,
+}
+
+/// A status in the making.
+pub struct Draft<'a> {
+    pub seen: &'a Observed<'a>,
+    pub status: TrainingJobStatus,
+    pub news: Vec<News>,
+    /// Why the number of hosts changes, if it does.
+    pub why: Option<Cause>,
+    pub now: Timestamp,
+    look_again: Option<SignedDuration>,
+}
+
+impl<'a> Draft<'a> {
+    pub fn new(seen: &'a Observed<'a>, now: Timestamp) -> Self {
+        let status = seen.job.status.clone().unwrap_or_default();
+        Self { seen, status, news: Vec::new(), why: None, now, look_again: None }
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.status.phase.unwrap_or(Phase::Created)
+    }
+
+    pub fn memory(&mut self) -> &mut ElasticMemory {
+        &mut self.status.elastic
+    }
+
+    /// Tells whether the job has pods and cares for them.
+    pub fn is_live(&self) -> bool {
+        is_live(self.phase())
+    }
+
+    pub fn look_again_in(&mut self, wait: SignedDuration) {
+        self.look_again = self.look_again.into_iter().chain([wait.max(SignedDuration::from_millis(1))]).min();
+    }
+
+    pub fn tell(&mut self, cause: Cause) {
+        self.news.push(News { is_warning: false, cause });
+    }
+
+    pub fn warn(&mut self, cause: Cause) {
+        self.news.push(News { is_warning: true, cause });
+    }
+
+    pub fn set(&mut self, type_: &str, status: &str, cause: &Cause) {
+        conditions::set(&mut self.status.conditions, type_, status, cause, self.now);
+    }
+
+    pub fn is(&self, type_: &str) -> bool {
+        conditions::is_true(&self.status.conditions, type_)
+    }
+
+    /// Says what is wrong with the job; nothing is made for it.
+    pub fn refuse(&mut self) {
+        let cause = Cause::new(conditions::INVALID_JOB, self.seen.faults.join("; "));
+        if self.status.message != cause.message {
+            self.warn(cause.clone());
+        }
+        self.status.phase.get_or_insert(Phase::Created);
+        (self.status.reason, self.status.message) = (cause.reason, cause.message);
+    }
+
+    pub fn begin(&mut self) {
+        if self.status.phase.is_some() && self.status.elastic.run > 0 {
+            return;
+        }
+        self.status.start_time = Some(time(self.now));
+        self.begin_run(self.seen.worker_spec().replicas());
+    }
+
+    /// Starts with fresh pods; those that are there are of the past.
+    fn begin_run(&mut self, workers: i32) {
+        let names = (0..workers).map(|index| names::worker(&self.seen.name(), index)).collect();
+        let run = self.status.elastic.run + 1;
+        let keep = std::mem::take(&mut self.status.elastic);
+        self.status.elastic = ElasticMemory {
+            run,
+            wanted: workers,
+            next_index: workers,
+            last_scaler: keep.last_scaler,
+            scaling: keep.scaling,
+            applied: keep.applied,
+            ..ElasticMemory::default()
+        };
+        self.status.target_workers = names;
+        self.status.current_workers = Vec::new();
+        self.status.conditions = Vec::new();
+        self.status.completion_time = None;
+        let what = format!("TrainingJob {} is created.", self.seen.name());
+        self.enter(Phase::Created, types::CREATED, Cause::new(conditions::JOB_CREATED, what));
+    }
+
+    pub fn heed_suspension(&mut self) {
+        let phase = self.phase();
+        if self.seen.job.is_suspended() {
+            if phase.is_final() || phase == Phase::Suspended {
+                return;
+            }
+            self.end_scaling("the job was suspended");
+            let message = format!("annotation {} is set", names::SUSPENDED);
+            let cause = Cause::new(conditions::JOB_SUSPENDED, message);
+            self.why = Some(cause.clone());
+            self.set(types::RUNNING, FALSE, &cause);
+            self.tell(cause.clone());
+            self.enter(Phase::Suspended, types::SUSPENDED, cause);
+            self.status.target_workers = Vec::new();
+            self.memory().leaving = Vec::new();
+        } else if phase == Phase::Suspended {
+            let cause = Cause::new(conditions::JOB_RESUMED, format!("annotation {} is gone", names::SUSPENDED));
+            let workers = self.status.elastic.wanted.max(self.seen.worker_spec().min_replicas());
+            self.begin_run(workers);
+            self.set(types::SUSPENDED, FALSE, &cause);
+            self.tell(cause);
+        }
+    }
+
+    /// Ends the job with its launcher.
+    pub fn judge_launcher(&mut self) {
+        if !self.is_live() {
+            return;
+        }
+        match self.seen.launcher(&self.status.elastic).map(|launcher| launcher.state) {
+            Some(State::Succeeded) => {
+                let cause = Cause::new(conditions::JOB_SUCCEEDED, "the launcher has succeeded");
+                self.end(Phase::Succeeded, types::SUCCEEDED, cause);
+            }
+            Some(State::Failed) => self.fail_by_launcher(),
+            None if self.is(types::LAUNCHER_CREATED) => self.miss_launcher(),
+            _ => {}
+        }
+    }
+
+    fn fail_by_launcher(&mut self) {
+        let Some(launcher) = self.seen.launcher(&self.status.elastic) else { return };
+        let status = launcher.pod.status.clone().unwrap_or_default();
+        let code = launcher.exit_code().map(|code| format!("the launcher has failed with exit code {code}"));
+        let message = status.message.or(code).unwrap_or_else(|| "the launcher has failed".to_owned());
+        let reason = match status.reason.as_deref() {
+            Some("Evicted") => conditions::JOB_EVICTED,
+            Some(reason) if !reason.is_empty() => reason,
+            _ => conditions::JOB_FAILED,
+        };
+        self.fail(Cause::new(reason, message));
+    }
+
+    /// A launcher that somebody has deleted is made again, unless that is not wanted.
+    fn miss_launcher(&mut self) {
+        let name = names::launcher(&self.seen.name());
+        if self.seen.spec().launcher().restart_policy.parse() == Ok(RestartPolicy::Never) {
+            let message = format!("pod {name} is gone, and the launcher is not to be started again");
+            return self.fail(Cause::new(conditions::LAUNCHER_GONE, message));
+        }
+        let cause = Cause::new(conditions::LAUNCHER_GONE, format!("pod {name} is gone and is made again"));
+        self.warn(cause.clone());
+        self.set(types::LAUNCHER_CREATED, FALSE, &cause);
+        self.set(types::RUNNING, FALSE, &cause);
+    }
+
+    pub fn fail(&mut self, cause: Cause) {
+        self.warn(cause.clone());
+        self.end(Phase::Failed, types::FAILED, cause);
+    }
+
+    fn end(&mut self, phase: Phase, type_: &str, cause: Cause) {
+        self.end_scaling("the job has ended");
+        self.why = Some(cause.clone());
+        if self.is(types::RUNNING) {
+            self.set(types::RUNNING, FALSE, &cause);
+        }
+        if cause.reason != conditions::JOB_EVICTED {
+            self.status.completion_time = Some(time(self.now));
+        }
+        self.enter(phase, type_, cause);
+    }
+
+    /// Starts a job that has failed again, if it may.
+    pub fn restart(&mut self) {
+        if self.phase() != Phase::Failed || self.status.restart_count >= self.seen.spec().restarts_max() {
+            return;
+        }
+        let cause = Cause::new(conditions::JOB_RESTARTED, format!("after a failure: {}", self.status.message));
+        self.status.restart_count += 1;
+        self.begin_run(self.seen.worker_spec().replicas());
+        self.set(types::RESTARTING, TRUE, &cause);
+        self.tell(cause);
+    }
+
+    /// Goes on to what follows from the pods.
+    pub fn advance(&mut self) {
+        if !self.is_live() {
+            return;
+        }
+        let seen = self.seen;
+        self.status.target_workers.sort_by_key(|name| seen.index(name));
+        self.count_progress();
+        self.status.current_workers = self.hosts();
+        self.choose_phase();
+    }
+
+    fn count_progress(&mut self) {
+        let memory = self.status.elastic.clone();
+        let targets = self.status.target_workers.clone();
+        let name = self.seen.name();
+        let is_there = |worker: &String| self.seen.worker(&memory, worker).is_some();
+        if !self.is(types::WORKERS_CREATED) && targets.iter().all(is_there) {
+            let message = format!("TrainingJob {name} has {} worker pods.", targets.len());
+            self.set(types::WORKERS_CREATED, TRUE, &Cause::new(conditions::JOB_CREATED, message));
+        }
+        if !self.is(types::WORKERS_READY) && self.are_enough_ready() {
+            let message = format!("TrainingJob {name} has the workers to start with.");
+            self.set(types::WORKERS_READY, TRUE, &Cause::new(conditions::JOB_CREATED, message));
+        }
+        let launcher = self.seen.launcher(&memory);
+        if self.is(types::WORKERS_READY) && launcher.is_some() && !self.is(types::LAUNCHER_CREATED) {
+            let message = format!("TrainingJob {name} has its launcher.");
+            self.set(types::LAUNCHER_CREATED, TRUE, &Cause::new(conditions::JOB_CREATED, message));
+        }
+        if self.is(types::LAUNCHER_CREATED) && launcher.is_some_and(Member::is_running) && !self.is(types::RUNNING) {
+            if self.is(types::RESTARTING) {
+                self.set(types::RESTARTING, FALSE, &Cause::new(conditions::JOB_RUNNING, "the job runs again"));
+            }
+            let cause = Cause::new(conditions::JOB_RUNNING, format!("TrainingJob {name} is running."));
+            self.tell(cause.clone());
+            self.set(types::RUNNING, TRUE, &cause);
+        }
+    }
+
+    /// Tells whether the least workers run and no other is on its way.
+    fn are_enough_ready(&mut self) -> bool {
+        let memory = self.status.elastic.clone();
+        let targets = self.status.target_workers.clone();
+        let workers: Vec<&Member> = targets.iter().filter_map(|name| self.seen.worker(&memory, name)).collect();
+        let running = workers.iter().filter(|worker| worker.is_running()).count();
+        if running < count(self.seen.worker_spec().min_replicas()) || workers.len() < targets.len() {
+            return false;
+        }
+        let patience = |worker: &&&Member| {
+            let is_placed = !worker.node().is_empty();
+            let most = if is_placed { START_PATIENCE } else { PLACING };
+            let is_told = worker.unschedulable().is_some() && !is_placed;
+            let left = worker.created_at().duration_since(self.now) + most;
+            Some(left).filter(|left| !worker.is_running() && !is_told && left.is_positive())
+        };
+        let longest = workers.iter().filter_map(|worker| patience(&worker)).max();
+        if let Some(left) = longest {
+            self.look_again_in(left);
+        }
+        longest.is_none()
+    }
+
+    /// Returns the workers that the launcher may use, by index.
+    fn hosts(&self) -> Vec<String> {
+        if !self.is(types::WORKERS_READY) {
+            return Vec::new();
+        }
+        let memory = &self.status.elastic;
+        let runs = |name: &&String| self.seen.worker(memory, name).is_some_and(Member::is_running);
+        let goes = |name: &&String| super::scaling::leaves(memory, name);
+        self.status.target_workers.iter().filter(|name| runs(name) && !goes(name)).cloned().collect()
+    }
+
+    fn choose_phase(&mut self) {
+        let (least, hosts) = (self.seen.worker_spec().min_replicas(), self.status.current_workers.len());
+        let is_short = hosts < count(least);
+        if !self.is(types::RUNNING) {
+            let cause = self.why_it_waits();
+            self.status.phase = Some(Phase::Created);
+            (self.status.reason, self.status.message) = (cause.reason, cause.message);
+        } else if super::scaling::is_under_way(&self.status.elastic) {
+            self.status.phase = Some(Phase::Scaling);
+            let doing = super::scaling::describe(&self.status.elastic);
+            (self.status.reason, self.status.message) = (conditions::SCALING_START.to_owned(), doing);
+        } else if is_short {
+            let message = format!("{hosts} of at least {least} workers run; {}", self.why_it_waits().message);
+            let cause = Cause::new(conditions::TOO_FEW_WORKERS, message);
+            if self.phase() != Phase::Waiting {
+                self.warn(cause.clone());
+            }
+            self.set(types::WORKERS_NOT_READY, TRUE, &cause);
+            self.status.phase = Some(Phase::Waiting);
+            (self.status.reason, self.status.message) = (cause.reason, cause.message);
+        } else {
+            if self.is(types::WORKERS_NOT_READY) {
+                let cause = Cause::new(conditions::JOB_RUNNING, format!("{hosts} workers run"));
+                self.set(types::WORKERS_NOT_READY, FALSE, &cause);
+            }
+            self.status.phase = Some(Phase::Running);
+            self.status.reason = conditions::JOB_RUNNING.to_owned();
+            self.status.message = self.what_is_missing();
+        }
+    }
+
+    /// Returns what keeps the job from running, the most telling first.
+    fn why_it_waits(&self) -> Cause {
+        if let Some((reason, message)) = self.seen.gang_waits() {
+            return Cause::new(reason, message);
+        }
+        if !self.seen.is_admitted() {
+            return Cause::new(conditions::WORKERS_WAIT, "waits for its queue");
+        }
+        let missing = self.what_is_missing();
+        let missing = if missing.is_empty() { "waits for the launcher".to_owned() } else { missing };
+        Cause::new(conditions::WORKERS_WAIT, missing)
+    }
+
+    /// Says which of the wanted workers do not run, and why the first of them does not.
+    fn what_is_missing(&self) -> String {
+        let memory = &self.status.elastic;
+        let wanted = usize::try_from(memory.wanted).unwrap_or(0);
+        let running = |name: &&String| self.seen.worker(memory, name).is_some_and(Member::is_running);
+        let runs = self.status.target_workers.iter().filter(running).count();
+        if runs >= wanted {
+            return String::new();
+        }
+        let waits = self.status.target_workers.iter().find(|name| !running(name));
+        let told = waits.and_then(|name| Some((name, self.seen.worker(memory, name)?.unschedulable()?)));
+        match told {
+            Some((name, why)) => format!("{runs} of {wanted} workers run; {name} waits: {why}"),
+            None => format!("{runs} of {wanted} workers run"),
+        }
+    }
+
+    fn enter(&mut self, phase: Phase, type_: &str, cause: Cause) {
+        self.set(type_, TRUE, &cause);
+        self.status.phase = Some(phase);
+        (self.status.reason, self.status.message) = (cause.reason, cause.message);
+    }
+
+    /// Returns the status as it is to be written.
+    pub fn finish(mut self) -> (TrainingJobStatus, Vec<News>, Option<SignedDuration>) {
+        if !self.is_live() {
+            self.status.current_workers = Vec::new();
+        }
+        self.tally();
+        self.remember_size();
+        if self.seen.job.status.as_ref() != Some(&self.status) {
+            self.status.last_reconcile_time = Some(time(self.now));
+        }
+        (self.status, self.news, self.look_again)
+    }
+
+    fn tally(&mut self) {
+        let was_over = self.seen.job.phase().is_some_and(Phase::is_final) && self.phase().is_final();
+        if was_over || self.status.elastic.run == 0 {
+            return;
+        }
+        let tally = |members: Vec<&Member>| {
+            let number = |is: State| i32::try_from(members.iter().filter(|it| it.state == is).count()).unwrap_or(0);
+            ReplicaStatus {
+                active: number(State::Running),
+                succeeded: number(State::Succeeded),
+                failed: number(State::Failed),
+            }
+        };
+        let run = self.status.elastic.run;
+        let workers = self.seen.workers.values().filter(|worker| worker.run == run).collect();
+        let launcher = self.seen.launcher(&self.status.elastic).into_iter().collect();
+        let statuses = [("Launcher", tally(launcher)), ("Worker", tally(workers))];
+        self.status.replica_statuses = statuses.map(|(role, status)| (role.to_owned(), status)).into();
+    }
+
+    fn remember_size(&mut self) {
+        let workers = i32::try_from(self.status.current_workers.len()).unwrap_or(i32::MAX);
+        let before = self.status.sizes.last().map_or(0, |size| size.workers);
+        if workers == before {
+            return;
+        }
+        let usual = if workers > before { "WorkersJoined" } else { "WorkersLeft" };
+        let Cause { reason, message } = self.why.take().unwrap_or_else(|| Cause::new(usual, ""));
+        self.status.sizes.push(SizeChange { time: time(self.now), workers, reason, message });
+        let surplus = self.status.sizes.len().saturating_sub(SIZES_MAX);
+        self.status.sizes.drain(..surplus);
+    }
+}
+
+/// Tells whether a job has pods and cares for them in a phase.
+pub fn is_live(phase: Phase) -> bool {
+    !phase.is_final() && phase != Phase::Suspended
+}
+
+/// Returns a number of workers as one of a list.
+pub fn count(number: i32) -> usize {
+    usize::try_from(number).unwrap_or(0)
+}

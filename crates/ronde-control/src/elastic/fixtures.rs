@@ -1,0 +1,402 @@
+//! A world of plain data for the tests: a job, its pods, a toy node, agents that leave when they are asked to.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::Pod,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
+use kube::ResourceExt as _;
+use ronde_api::{
+    ElasticMemory, PodGroup, PodGroupPhase, PodGroupStatus, ScaleIn, ScaleOut, TrainingJob, TrainingJobPhase,
+    TrainingJobStatus, rules,
+};
+use serde_json::{Value, json};
+
+use super::{
+    draft::is_live,
+    next::{Next, next},
+    observed::{Around, Member, Observed, Request, RequestObject},
+    plan::{GroupPlan, Plan},
+    pod::Wiring,
+};
+use crate::pods::is_finished;
+
+const EPOCH: i64 = 1_800_000_000;
+/// More steps than any story needs.
+const STEPS_MAX: usize = 200;
+
+pub struct World {
+    pub job: TrainingJob,
+    pub pods: BTreeMap<String, Pod>,
+    pub group: Option<PodGroup>,
+    pub outs: BTreeMap<String, ScaleOut>,
+    pub ins: BTreeMap<String, ScaleIn>,
+    pub vanishing: BTreeMap<String, String>,
+    pub around: Around,
+    pub seconds: i64,
+    /// How many pods the node has room for.
+    pub room: usize,
+    pub hostfile: String,
+    pub services: BTreeSet<String>,
+    /// Every worker name that ever had a pod.
+    pub made: Vec<String>,
+    /// Workers that have been hosts.
+    hosted: BTreeSet<String>,
+    /// Whether agents leave when they are asked to.
+    pub obedient: bool,
+    /// How many more writes the controller may do before it is killed.
+    pub fuse: usize,
+    pub events: Vec<String>,
+}
+
+pub fn spec(workers: Value) -> Value {
+    let template = |command: Value| {
+        let requests = json!({"requests": {"cpu": "1"}});
+        json!({"spec": {"containers": [{"name": "et", "image": "i", "command": command, "resources": requests}]}})
+    };
+    let mut worker = json!({"template": template(json!([]))});
+    if let Value::Object(workers) = workers {
+        workers.into_iter().for_each(|(key, value)| worker[key] = value);
+    }
+    json!({"etReplicaSpecs": {"launcher": {"template": template(json!(["sh", "-c", "train"]))}, "worker": worker}})
+}
+
+impl World {
+    /// Makes a world with a new job.
+    pub fn new(spec: Value) -> Self {
+        let metadata = ObjectMeta {
+            name: Some("j".to_owned()),
+            namespace: Some("ns".to_owned()),
+            uid: Some("u".to_owned()),
+            creation_timestamp: Some(Time(Timestamp::from_second(EPOCH).expect("a time"))),
+            ..ObjectMeta::default()
+        };
+        let spec = serde_json::from_value(spec).expect("a spec");
+        let mut job = TrainingJob { metadata, spec, status: None };
+        rules::training_job::default(&mut job);
+        Self {
+            job,
+            pods: BTreeMap::new(),
+            group: None,
+            outs: BTreeMap::new(),
+            ins: BTreeMap::new(),
+            vanishing: BTreeMap::new(),
+            around: Around::default(),
+            seconds: 0,
+            room: 100,
+            hostfile: String::new(),
+            services: BTreeSet::new(),
+            made: Vec::new(),
+            hosted: BTreeSet::new(),
+            obedient: true,
+            fuse: usize::MAX,
+            events: Vec::new(),
+        }
+    }
+
+    /// Makes a world in which a job of so many workers runs.
+    pub fn running(workers: Value) -> Self {
+        let mut world = Self::new(spec(workers));
+        world.live();
+        assert_eq!(world.phase(), Some(TrainingJobPhase::Running), "{:?}", world.status());
+        world
+    }
+
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_second(EPOCH + self.seconds).expect("a time")
+    }
+
+    pub fn status(&self) -> TrainingJobStatus {
+        self.job.status.clone().unwrap_or_default()
+    }
+
+    pub fn memory(&self) -> ElasticMemory {
+        self.status().elastic
+    }
+
+    pub fn phase(&self) -> Option<TrainingJobPhase> {
+        self.job.phase()
+    }
+
+    /// Returns the indexes in the list of hosts.
+    pub fn hosts(&self) -> String {
+        let index = |line: &str| line.trim_start_matches("j-worker-").split(':').next().map(str::to_owned);
+        self.hostfile.lines().filter_map(index).collect::<Vec<_>>().join(" ")
+    }
+
+    pub fn annotate(&mut self, key: &str, value: Option<&str>) {
+        let notes = self.job.metadata.annotations.get_or_insert_default();
+        match value {
+            Some(value) => drop(notes.insert(key.to_owned(), value.to_owned())),
+            None => drop(notes.remove(key)),
+        }
+    }
+
+    pub fn scale_out(&mut self, name: &str, count: i32, timeout: i32) {
+        let spec = json!({"selector": {"name": "j"}, "toAdd": {"count": count}, "timeout": timeout});
+        let object = json!({"metadata": self.meta_of(name), "spec": spec});
+        self.outs.insert(name.to_owned(), serde_json::from_value(object).expect("a ScaleOut"));
+    }
+
+    pub fn scale_in(&mut self, name: &str, which: Value, timeout: i32) {
+        let spec = json!({"selector": {"name": "j"}, "toDelete": which, "timeout": timeout});
+        let object = json!({"metadata": self.meta_of(name), "spec": spec});
+        self.ins.insert(name.to_owned(), serde_json::from_value(object).expect("a ScaleIn"));
+    }
+
+    fn meta_of(&self, name: &str) -> Value {
+        json!({"name": name, "namespace": "ns", "uid": format!("uid-{name}"), "creationTimestamp": Time(self.now())})
+    }
+
+    /// Returns how a scale operation ended, and why.
+    pub fn outcome(&self, name: &str) -> (String, String) {
+        let out = self.outs.get(name).and_then(|it| it.status.clone());
+        let status = out.or_else(|| self.ins.get(name)?.status.clone()).unwrap_or_default();
+        let last = status.conditions.last().cloned().unwrap_or_default();
+        (last.type_, last.message)
+    }
+
+    pub fn observe(&self) -> Observed<'_> {
+        let members = self.pods.values().cloned().map(Arc::new).map(Member::of);
+        let (launchers, workers): (Vec<_>, Vec<_>) = members.partition(|member| member.name == "j-launcher");
+        let outs = self.outs.values().cloned().map(Arc::new);
+        let ins = self.ins.values().cloned().map(Arc::new);
+        let outs = outs.map(|it| (it.creation_timestamp(), Request::of_out(it)));
+        let mut requests: Vec<_> = outs.chain(ins.map(|it| (it.creation_timestamp(), Request::of_in(it)))).collect();
+        requests.sort_by(|(a, x), (b, y)| (a, &x.name).cmp(&(b, &y.name)));
+        Observed {
+            job: &self.job,
+            workers: workers.into_iter().map(|it| (it.name.clone(), it)).collect(),
+            launcher: launchers.into_iter().next(),
+            group: self.group.clone().map(Arc::new),
+            requests: requests.into_iter().map(|(_, request)| request).collect(),
+            vanishing: self.vanishing.clone(),
+            around: self.around.clone(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// Lets the controller look until it has nothing to do, or is killed.
+    pub fn look(&mut self) {
+        for _ in 0..STEPS_MAX {
+            if self.fuse == 0 {
+                return;
+            }
+            let (seen, now) = (self.observe(), self.now());
+            match next(&seen, now) {
+                Next::Record { status, news } => {
+                    drop(seen);
+                    let lines = news.iter().map(|it| format!("{}: {}", it.cause.reason, it.cause.message));
+                    self.events.extend(lines);
+                    if self.may_write() {
+                        self.job.status = Some(*status);
+                    }
+                }
+                Next::Act(plan) => {
+                    drop(seen);
+                    if self.carry_out(&plan) == 0 {
+                        return;
+                    }
+                }
+            }
+            self.check();
+        }
+        panic!("the controller finds no rest: {:?}", self.status());
+    }
+
+    fn may_write(&mut self) -> bool {
+        let may = self.fuse > 0;
+        self.fuse = self.fuse.saturating_sub(1);
+        may
+    }
+
+    /// Does what a plan says, in the order of [`super::act`]; returns how many writes there were.
+    fn carry_out(&mut self, plan: &Plan) -> usize {
+        let mut writes = 0;
+        for kill in &plan.kill {
+            writes += 1;
+            if self.may_write()
+                && let Some(pod) = self.pods.get_mut(&kill.pod.name_any())
+            {
+                pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+            }
+        }
+        if plan.group != GroupPlan::Leave {
+            writes += 1;
+            if self.may_write() {
+                self.apply_group(&plan.group);
+            }
+        }
+        if let Some(objects) = &plan.objects {
+            // Each of them may be the last.
+            if self.may_write() {
+                self.hostfile.clone_from(&objects.files.hostfile);
+                self.note_hosts();
+            }
+            if self.may_write() {
+                self.services.clone_from(&objects.services);
+            }
+            if self.may_write() {
+                self.job.status.get_or_insert_default().elastic.applied.clone_from(&objects.fingerprint);
+            }
+            return writes + 3;
+        }
+        if let Some((launcher, note)) = &plan.note {
+            writes += 1;
+            if self.may_write()
+                && let Some(pod) = self.pods.get_mut(&launcher.name_any())
+            {
+                pod.annotations_mut().insert("ronde.dev/hosts".to_owned(), note.clone());
+            }
+        }
+        let (wiring, run) = (Wiring::default(), self.memory().run);
+        let launcher = plan.create.launcher.then(|| wiring.launcher(&self.job, run));
+        let workers: Vec<Pod> = plan.create.workers.iter().map(|name| wiring.worker(&self.job, name, run)).collect();
+        for mut pod in launcher.into_iter().chain(workers) {
+            writes += 1;
+            if self.may_write() {
+                pod.metadata.creation_timestamp = Some(Time(self.now()));
+                assert!(
+                    self.services.contains(&pod.name_any()) || pod.name_any() == "j-launcher",
+                    "a name before a pod"
+                );
+                self.made.push(pod.name_any());
+                self.hosted.remove(&pod.name_any());
+                assert!(self.pods.insert(pod.name_any(), pod).is_none(), "the name was taken");
+            }
+        }
+        for tell in &plan.tell {
+            writes += 1;
+            if self.may_write() {
+                self.tell(&tell.object, tell.status.clone());
+            }
+        }
+        writes
+    }
+
+    fn apply_group(&mut self, plan: &GroupPlan) {
+        match plan {
+            GroupPlan::Leave => {}
+            GroupPlan::Create(group) | GroupPlan::Replace(group) => {
+                let mut group = (**group).clone();
+                let phase = Some(PodGroupPhase::Inqueue);
+                group.status = Some(PodGroupStatus { phase, ..PodGroupStatus::default() });
+                self.group = Some(group);
+            }
+            GroupPlan::Delete(_) => self.group = None,
+        }
+    }
+
+    fn tell(&mut self, object: &RequestObject, status: Option<ronde_api::ScalerStatus>) {
+        let owner = crate::pods::controller_ref(&self.job);
+        match object {
+            RequestObject::Out(object) => {
+                let object = self.outs.get_mut(&object.name_any()).expect("it is there");
+                object.metadata.owner_references = Some(vec![owner]);
+                object.status = status.or(object.status.take());
+            }
+            RequestObject::In(object) => {
+                let object = self.ins.get_mut(&object.name_any()).expect("it is there");
+                object.metadata.owner_references = Some(vec![owner]);
+                object.status = status.or(object.status.take());
+            }
+        }
+    }
+
+    fn note_hosts(&mut self) {
+        let names = self.hostfile.lines().filter_map(|line| line.split(':').next().map(str::to_owned));
+        self.hosted.extend(names);
+    }
+
+    /// Lets the node do what it can: pods start while there is room, hosts that are none any more leave, deleted pods go.
+    pub fn node(&mut self) {
+        self.pods.retain(|_, pod| pod.metadata.deletion_timestamp.is_none());
+        let hosts: BTreeSet<String> =
+            self.hostfile.lines().filter_map(|line| line.split(':').next().map(str::to_owned)).collect();
+        // The launcher has its place from the beginning.
+        let runs = |(name, pod): &(&String, &Pod)| phase(pod) == "Running" || *name == "j-launcher";
+        let mut used = self.pods.iter().filter(runs).count();
+        let names: Vec<String> = self.pods.keys().cloned().collect();
+        for name in names {
+            let is_asked = self.hosted.contains(&name) && !hosts.contains(&name);
+            let state = phase(&self.pods[&name]).to_owned();
+            // The launcher waits for a list of hosts.
+            let may_start = name != "j-launcher" || !hosts.is_empty();
+            let is_launcher = name == "j-launcher";
+            if state.is_empty() && (used < self.room || is_launcher) && may_start {
+                self.set_phase(&name, "Running", None);
+                used += usize::from(!is_launcher);
+            } else if state == "Running" && is_asked && self.obedient {
+                self.set_phase(&name, "Succeeded", Some(0));
+            }
+        }
+    }
+
+    pub fn set_phase(&mut self, name: &str, phase: &str, code: Option<i32>) {
+        let pod = self.pods.get_mut(name).unwrap_or_else(|| panic!("there is no pod {name}"));
+        let state = code.map(|code| {
+            json!([{"name": "et", "ready": false, "restartCount": 0, "image": "i", "imageID": "",
+            "state": {"terminated": {"exitCode": code}}}])
+        });
+        pod.status = serde_json::from_value(json!({"phase": phase, "containerStatuses": state})).expect("a status");
+        pod.spec.get_or_insert_default().node_name = Some("n1".to_owned());
+    }
+
+    pub fn delete(&mut self, name: &str) {
+        let pod = self.pods.get_mut(name).unwrap_or_else(|| panic!("there is no pod {name}"));
+        pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    }
+
+    /// Lets controller and node go on until both have nothing to do.
+    pub fn live(&mut self) {
+        for _ in 0..STEPS_MAX {
+            let before = (self.job.clone(), self.pods.clone(), self.hostfile.clone());
+            self.look();
+            self.node();
+            if before == (self.job.clone(), self.pods.clone(), self.hostfile.clone()) || self.fuse == 0 {
+                return;
+            }
+        }
+        panic!("the world finds no rest: {:?}", self.status());
+    }
+
+    pub fn pass(&mut self, seconds: i64) {
+        self.seconds += seconds;
+        self.live();
+    }
+
+    /// What must hold at any moment, also between two writes.
+    fn check(&self) {
+        let status = self.status();
+        let running = |name: &str| self.pods.get(name).is_some_and(|pod| phase(pod) == "Running");
+        for host in &status.current_workers {
+            assert!(status.target_workers.contains(host), "{host} is a host and no member: {status:?}");
+            assert!(running(host), "{host} is a host and does not run: {status:?}");
+        }
+        let mut workers: Vec<&String> = self.made.iter().filter(|name| *name != "j-launcher").collect();
+        let made = workers.len();
+        workers.sort();
+        workers.dedup();
+        let is_first_run = status.elastic.run <= 1;
+        assert!(!is_first_run || workers.len() == made, "a name was used twice: {:?}", self.made);
+        if status.phase.is_some_and(is_live) {
+            let most = self.job.spec.worker().max_replicas();
+            assert!(status.elastic.wanted <= most, "more than maxReplicas: {status:?}");
+        }
+    }
+
+    /// Returns the worker pods that have not ended.
+    pub fn workers(&self) -> Vec<&str> {
+        let workers = self.pods.iter().filter(|(name, pod)| *name != "j-launcher" && !is_finished(pod));
+        workers.map(|(name, _)| name.as_str()).collect()
+    }
+}
+
+fn phase(pod: &Pod) -> &str {
+    crate::pods::phase(pod)
+}

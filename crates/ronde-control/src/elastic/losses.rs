@@ -1,0 +1,166 @@
+//! Workers that are lost, and those that take their place under a fresh index. Pure.
+//!
+//! A worker is lost when its pod ends, is deleted by somebody else, is gone, or is on a node that is about to go. In that
+//! last case it is asked to leave first. What its own program did wrong counts against a limit and is answered after a
+//! pause; what was done to it is not, and is answered at once.
+
+use jiff::SignedDuration;
+use ronde_api::{LeavingWorker, RestartPolicy, names::elastic as names};
+
+use super::{
+    conditions::{self, Cause},
+    draft::{Draft, count},
+    observed::Member,
+    scaling,
+};
+use crate::{job::backoff, pods::time, vcjob::member::State};
+
+/// Failures that are longer ago than this say nothing about the next one.
+const FORGOTTEN_AFTER: SignedDuration = SignedDuration::from_mins(30);
+/// How many workers may fail lately, if the job does not have more of them.
+const FAILURES_MAX: i32 = 6;
+/// What signals leave behind.
+const SIGNALLED: std::ops::RangeInclusive<i32> = 129..=254;
+
+/// How a worker was lost.
+enum Loss {
+    /// By its own doing, with the exit code if one is known.
+    Failed(Option<i32>),
+    /// It has ended although the job has not.
+    Ended,
+    /// Something was done to it.
+    Disrupted(String),
+    /// Its node is about to go; it still runs.
+    Vanishing(String),
+}
+
+impl Draft<'_> {
+    /// Takes lost workers out of the job, and remembers those that still have to leave.
+    pub fn count_losses(&mut self) {
+        if !self.is_live() {
+            return;
+        }
+        self.forget_the_left();
+        for name in self.status.target_workers.clone() {
+            if scaling::leaves(&self.status.elastic, &name) {
+                continue;
+            }
+            if let Some(loss) = self.loss_of(&name) {
+                self.lose(&name, &loss);
+            }
+        }
+        let least = self.seen.worker_spec().min_replicas();
+        if self.is_exhausted() && self.status.target_workers.len() < count(least) {
+            let failures = self.status.elastic.failures;
+            let message = format!("{failures} workers have failed, and fewer than {least} are left");
+            self.fail(Cause::new(conditions::WORKER_FAILURES, message));
+        }
+    }
+
+    fn forget_the_left(&mut self) {
+        let memory = self.status.elastic.clone();
+        let is_there = |leaving: &LeavingWorker| self.seen.worker(&memory, &leaving.name).is_some();
+        self.memory().leaving.retain(|leaving| is_there(leaving));
+    }
+
+    fn loss_of(&self, name: &str) -> Option<Loss> {
+        let Some(worker) = self.seen.worker(&self.status.elastic, name) else {
+            // One that never was a host is simply made, under the same name.
+            let was_host = self.status.current_workers.iter().any(|host| host == name);
+            return was_host.then(|| Loss::Disrupted("its pod is gone".to_owned()));
+        };
+        let disruption = worker.disruption();
+        let vanishing = self.seen.vanishing.get(worker.node());
+        match worker.state {
+            State::Terminating => Some(Loss::Disrupted(disruption.unwrap_or_else(|| "its pod was deleted".to_owned()))),
+            State::Unknown => Some(Loss::Disrupted("nothing is heard of its node".to_owned())),
+            State::Failed => Some(disruption.map_or_else(|| Loss::Failed(worker.exit_code()), Loss::Disrupted)),
+            State::Succeeded => Some(Loss::Ended),
+            State::Running => vanishing.map(|why| Loss::Vanishing(why.clone())),
+            State::Pending => vanishing.map(|why| Loss::Disrupted(why.clone())),
+        }
+    }
+
+    fn lose(&mut self, name: &str, loss: &Loss) {
+        let message = match loss {
+            Loss::Failed(Some(code)) => format!("{name} has failed with exit code {code}"),
+            Loss::Failed(None) => format!("{name} has failed"),
+            Loss::Ended => format!("{name} has ended"),
+            Loss::Disrupted(why) => format!("{name} is lost: {why}"),
+            Loss::Vanishing(why) => format!("{name} is asked to leave: {why}"),
+        };
+        self.status.target_workers.retain(|worker| worker != name);
+        if let Loss::Vanishing(_) = loss {
+            let since = time(self.now);
+            self.memory().leaving.push(LeavingWorker { name: name.to_owned(), since });
+        }
+        if matches!(loss, Loss::Failed(_)) {
+            self.count_failure();
+        }
+        let is_replaced = self.is_replaceable(loss) && !(matches!(loss, Loss::Failed(_)) && self.is_exhausted());
+        if !is_replaced {
+            self.memory().wanted -= 1;
+        }
+        let reason = if matches!(loss, Loss::Vanishing(_)) { "NodeVanishing" } else { conditions::WORKER_FAILED };
+        let cause = Cause::new(reason, message);
+        self.warn(cause.clone());
+        self.why = Some(cause);
+    }
+
+    fn count_failure(&mut self) {
+        let now = self.now;
+        let memory = self.memory();
+        let last = memory.last_failure_time.as_ref().map(|time| time.0);
+        if last.is_some_and(|last| now.duration_since(last) > FORGOTTEN_AFTER) {
+            memory.failures = 0;
+        }
+        memory.failures += 1;
+        memory.last_failure_time = Some(time(now));
+    }
+
+    fn is_replaceable(&self, loss: &Loss) -> bool {
+        match (self.seen.worker_spec().restart_policy(), loss) {
+            (RestartPolicy::Never, _) | (RestartPolicy::OnFailure | RestartPolicy::ExitCode, Loss::Ended) => false,
+            (RestartPolicy::ExitCode, Loss::Failed(code)) => code.is_some_and(|code| SIGNALLED.contains(&code)),
+            _ => true,
+        }
+    }
+
+    fn is_exhausted(&self) -> bool {
+        let memory = &self.status.elastic;
+        memory.failures > FAILURES_MAX.max(self.seen.worker_spec().replicas())
+    }
+
+    /// Names the workers that take the place of lost ones, after a pause if those have failed.
+    pub fn fill(&mut self) {
+        if !self.is_live() || self.status.target_workers.len() >= count(self.status.elastic.wanted) {
+            return;
+        }
+        let memory = &self.status.elastic;
+        let last = memory.last_failure_time.as_ref().map(|time| time.0).unwrap_or_default();
+        let pause = backoff::wait(count(memory.failures), last, self.now);
+        if pause.is_positive() {
+            return self.look_again_in(pause);
+        }
+        let missing = memory.wanted - i32::try_from(self.status.target_workers.len()).unwrap_or(i32::MAX);
+        let names = self.fresh_names(missing);
+        self.tell(Cause::new(
+            conditions::WORKER_CREATED,
+            format!("{} take the place of lost workers", names.join(", ")),
+        ));
+        self.status.target_workers.extend(names);
+    }
+
+    /// Returns names that no worker of this run has had.
+    pub fn fresh_names(&mut self, number: i32) -> Vec<String> {
+        let first = self.status.elastic.next_index;
+        let next = first.saturating_add(number.max(0));
+        self.memory().next_index = next;
+        (first..next).map(|index| names::worker(&self.seen.name(), index)).collect()
+    }
+}
+
+/// Tells whether a worker has done what it was asked: it has ended, or never began.
+pub fn has_left(worker: &Member) -> bool {
+    worker.is_finished() || worker.state == State::Pending
+}

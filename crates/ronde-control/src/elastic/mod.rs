@@ -1,0 +1,256 @@
+//! Training jobs: a launcher and workers that come and go while they train.
+//!
+//! [`next`] decides, this file observes and writes what it says, [`act`] does the rest. The decision is either another
+//! status or, when the status says all there is to say, a plan: so nothing is done that is not written down before, and a
+//! controller that is killed between any two writes loses nothing. Scale operations are looked at with their job, one at a
+//! time; what they are told follows from the status of the job.
+
+pub mod act;
+pub mod around;
+pub mod conditions;
+pub mod draft;
+pub mod files;
+#[cfg(test)]
+mod fixtures;
+pub mod group;
+pub mod losses;
+pub mod next;
+pub mod objects;
+pub mod observed;
+pub mod plan;
+pub mod pod;
+pub mod scaling;
+pub mod tell;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{ResourceExt as _, api::PostParams};
+use ronde_api::{PodGroup, ScaleIn, ScaleOut, Scaler, TrainingJob, TrainingJobStatus, names::elastic as names, rules};
+
+use self::{
+    draft::News,
+    next::{Next, next},
+    observed::{Around, Member, Observed, Request, RequestObject},
+    pod::Wiring,
+};
+use crate::{
+    pods::{act as write, controller_of},
+    podstatus::node_of,
+    runner::{Controller, Ctx},
+    vcjob::objects::KeySource,
+    watch::{Cached, Caches, Change, Key, Kinds},
+};
+
+/// A loss, its replacement and two changes of phase take four, objects one more.
+const ROUNDS_MAX: usize = 12;
+/// How soon a job that is not done after all rounds is looked at again.
+const NEXT_ROUNDS: SignedDuration = SignedDuration::from_millis(10);
+/// The grace of pods whose job is gone, in seconds: what they run is over.
+const ORPHAN_SECONDS: u32 = 1;
+
+/// How often a job with workers on a silent node is looked at.
+const WATCHFUL: SignedDuration = SignedDuration::from_secs(5);
+
+/// The controller of training jobs.
+pub struct Elastic {
+    keys: KeySource,
+    wiring: Wiring,
+}
+
+impl Elastic {
+    /// Makes the controller, with where ssh keys and the program in pods come from.
+    pub fn new(keys: KeySource, agent: pod::AgentSettings) -> Self {
+        Self { keys, wiring: Wiring { agent } }
+    }
+}
+
+impl Controller for Elastic {
+    const NAME: &'static str = "et-operator";
+
+    fn kinds(&self, kinds: &mut Kinds) {
+        kinds.add::<TrainingJob>().add::<ScaleIn>().add::<ScaleOut>().add::<Pod>().add::<PodGroup>().add::<Node>();
+    }
+
+    fn affected(&self, change: &Change, caches: &Caches) -> Vec<Key> {
+        if change.is::<TrainingJob>() {
+            vec![change.key.clone()]
+        } else if change.is::<Pod>() || change.is::<PodGroup>() {
+            change.owners("TrainingJob")
+        } else if change.is::<ScaleIn>() {
+            job_of::<ScaleIn>(change, caches)
+        } else if change.is::<ScaleOut>() {
+            job_of::<ScaleOut>(change, caches)
+        } else if change.is::<Node>() {
+            caches.list::<TrainingJob>(None).iter().map(|job| Key::of(&**job)).collect()
+        } else {
+            Vec::new()
+        }
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Option<SignedDuration>, kube::Error> {
+        let Some(job) = ctx.caches.get::<TrainingJob>(key) else { return forget(ctx, key).await.map(|()| None) };
+        if job.metadata.deletion_timestamp.is_some() {
+            return Ok(None);
+        }
+        let mut job = completed(&job);
+        // One time for the whole look: nothing may fall due between two of its steps.
+        let now = ctx.clock.now();
+        for _ in 0..ROUNDS_MAX {
+            // 1. observe
+            let seen = observe(ctx, &job, now);
+            // 2. decide
+            match next(&seen, now) {
+                // 3. write down
+                Next::Record { status, news } => job = completed(&record(ctx, &job, *status, news).await?),
+                // 4. act
+                Next::Act(plan) => match act::apply(ctx, self, &job, &plan).await? {
+                    Some(written) => job = completed(&written),
+                    None => return Ok(plan.look_again.into_iter().chain(watchful(ctx, &job)).min()),
+                },
+            }
+        }
+        Ok(Some(NEXT_ROUNDS))
+    }
+}
+
+/// Returns the job that a scale operation is or was for.
+fn job_of<S: Scaler + Cached>(change: &Change, caches: &Caches) -> Vec<Key> {
+    let named = caches.get::<S>(&change.key).map(|scaler| Key::new(&change.key.namespace, scaler.job_name()));
+    named.into_iter().chain(change.owners("TrainingJob")).collect()
+}
+
+/// Returns a job with all defaults: where no admission fills them in, the controller does.
+fn completed(job: &TrainingJob) -> TrainingJob {
+    let mut job = job.clone();
+    rules::training_job::default(&mut job);
+    job
+}
+
+fn observe<'a>(ctx: &Ctx, job: &'a TrainingJob, now: Timestamp) -> Observed<'a> {
+    let uid = job.uid().unwrap_or_default();
+    let namespace = job.namespace().unwrap_or_default();
+    let members = ctx.caches.controlled_by::<Pod>(&uid).into_iter().map(Member::of);
+    let (launchers, workers): (Vec<Member>, Vec<Member>) =
+        members.partition(|member| member.pod.labels().get(names::ROLE).is_some_and(|role| role == names::LAUNCHER));
+    let workers: BTreeMap<String, Member> = workers.into_iter().map(|it| (it.name.clone(), it)).collect();
+    let is_begun = job.status.as_ref().is_some_and(|status| status.elastic.run > 0);
+    // What was accepted once stays accepted.
+    let faults = if is_begun { Vec::new() } else { rules::training_job::validate(job) };
+    Observed {
+        job,
+        vanishing: vanishing(ctx, &workers, now),
+        workers,
+        launcher: launchers.into_iter().next(),
+        group: ctx.caches.get(&Key::new(&namespace, group::name(job))),
+        requests: requests_for(ctx, &Key::of(job), Some(&uid)),
+        around: if job.is_auto() { look_around(ctx, job) } else { Around::default() },
+        faults: faults.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn vanishing(ctx: &Ctx, workers: &BTreeMap<String, Member>, now: Timestamp) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for worker in workers.values().filter(|worker| !worker.node().is_empty()) {
+        let why = match ctx.caches.get::<Node>(&Key::new("", worker.node())) {
+            Some(node) => around::vanishing(&node, &worker.pod, now),
+            None => Some(format!("node {} is gone", worker.node())),
+        };
+        found.extend(why.map(|why| (worker.node().to_owned(), why)));
+    }
+    found
+}
+
+/// Returns when to look again at workers on a node that has fallen silent: nobody tells when it has been so for long.
+fn watchful(ctx: &Ctx, job: &TrainingJob) -> Option<SignedDuration> {
+    let pods = ctx.caches.controlled_by::<Pod>(&job.uid().unwrap_or_default());
+    let mut nodes = pods.iter().filter_map(|pod| ctx.caches.get::<Node>(&Key::new("", node_of(pod))));
+    nodes.any(|node| around::is_silent(&node)).then_some(WATCHFUL)
+}
+
+fn look_around(ctx: &Ctx, job: &TrainingJob) -> Around {
+    let (nodes, pods) = (ctx.caches.list::<Node>(None), ctx.caches.list::<Pod>(None));
+    around::around(job, &nodes, &pods, &ctx.caches.list::<PodGroup>(None))
+}
+
+/// Returns the scale operations for a job, the oldest first; those of an earlier job of its name are not for it.
+fn requests_for(ctx: &Ctx, key: &Key, uid: Option<&str>) -> Vec<Request> {
+    let outs = ctx.caches.list::<ScaleOut>(Some(&key.namespace)).into_iter();
+    let ins = ctx.caches.list::<ScaleIn>(Some(&key.namespace)).into_iter();
+    let outs = outs.filter(|it| is_for(&**it, key, uid)).map(|it| (created(&*it), Request::of_out(it)));
+    let ins = ins.filter(|it| is_for(&**it, key, uid)).map(|it| (created(&*it), Request::of_in(it)));
+    let mut all: Vec<_> = outs.chain(ins).collect();
+    all.sort_by(|(a, x), (b, y)| (a, &x.name).cmp(&(b, &y.name)));
+    all.into_iter().map(|(_, request)| request).collect()
+}
+
+fn created<K: kube::Resource>(object: &K) -> Timestamp {
+    object.meta().creation_timestamp.as_ref().map(|time| time.0).unwrap_or_default()
+}
+
+fn is_for<S: Scaler>(scaler: &S, key: &Key, uid: Option<&str>) -> bool {
+    let meta = scaler.metadata();
+    let owner = controller_of(meta).map(|owner| owner.uid.as_str());
+    let is_owned = owner.is_none_or(|owner| uid == Some(owner));
+    scaler.job_name() == key.name && is_owned && meta.deletion_timestamp.is_none()
+}
+
+/// Tells those who ask for a job that is not there, and ends what an earlier one has left: its workers would else wait
+/// for somebody to let them go. The server is asked: the caches may be of different times.
+async fn forget(ctx: &Ctx, key: &Key) -> Result<(), kube::Error> {
+    let mut requests = requests_for(ctx, key, None);
+    requests.retain(|request| request.outcome.is_none());
+    let is_left = |pod: &Arc<Pod>| {
+        let owner = controller_of(&pod.metadata).filter(|owner| owner.kind == "TrainingJob");
+        owner.is_some_and(|owner| owner.name == key.name) && pod.metadata.deletion_grace_period_seconds != Some(1)
+    };
+    let pods: Vec<Arc<Pod>> = ctx.caches.list::<Pod>(Some(&key.namespace)).into_iter().filter(is_left).collect();
+    if requests.is_empty() && pods.is_empty() {
+        return Ok(());
+    }
+    if write::api::<TrainingJob>(ctx, &key.namespace).get_opt(&key.name).await?.is_some() {
+        return Ok(());
+    }
+    for pod in pods {
+        write::remove_within(ctx, &*pod, Some(ORPHAN_SECONDS)).await?;
+    }
+    for request in requests {
+        let status = tell::without_job(&request, &key.name, ctx.clock.now());
+        match &request.object {
+            RequestObject::Out(object) => {
+                let object = ScaleOut::clone(object);
+                act::write_scaler(ctx, object, Some(&status), |object, status| object.status = Some(status)).await?;
+            }
+            RequestObject::In(object) => {
+                let object = ScaleIn::clone(object);
+                act::write_scaler(ctx, object, Some(&status), |object, status| object.status = Some(status)).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn record(
+    ctx: &Ctx,
+    job: &TrainingJob,
+    status: TrainingJobStatus,
+    news: Vec<News>,
+) -> Result<TrainingJob, kube::Error> {
+    let written = write_status(ctx, job, status).await?;
+    for News { is_warning, cause } in news {
+        ctx.events.about_part(job, "", is_warning, &cause.reason, cause.message);
+    }
+    Ok(written)
+}
+
+/// With the version that was looked at: what somebody else has written is never overwritten.
+async fn write_status(ctx: &Ctx, job: &TrainingJob, status: TrainingJobStatus) -> Result<TrainingJob, kube::Error> {
+    let jobs = write::api::<TrainingJob>(ctx, &job.namespace().unwrap_or_default());
+    let job = TrainingJob { status: Some(status), ..job.clone() };
+    let written = jobs.replace_status(&job.name_any(), &PostParams::default(), &job).await?;
+    ctx.caches.assume(written.clone());
+    Ok(written)
+}

@@ -1,0 +1,177 @@
+//! Makes, corrects and deletes what a training job needs beside its pods. What is somebody else's is never touched.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::{
+    ByteString,
+    api::{
+        core::v1::{ConfigMap, Secret, Service, ServiceAccount, ServicePort, ServiceSpec},
+        rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{
+    ResourceExt as _,
+    api::{ListParams, PostParams},
+};
+use rand::{TryRng as _, rngs::SysRng};
+use ronde_api::{AttachMode, TrainingJob, names::elastic as names};
+
+use super::{
+    files::Files,
+    plan::Objects,
+    pod::{AGENT_PORT, AGENT_SECRET, labels, ssh_secret},
+};
+use crate::{
+    pods::controller_ref,
+    runner::Ctx,
+    vcjob::objects::{KeySource, api, delete_only, ensure, is_owned, taken},
+};
+
+const SSH_CONFIG: &str = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n";
+const SSH_PORT: i32 = 22;
+const SECRET_BYTES: usize = 32;
+
+/// Makes everything as it should be: what pods mount first, then the host list, then the names of workers.
+///
+/// # Errors
+/// If a write fails, or a name is taken by an object that is not the job's.
+pub async fn apply(ctx: &Ctx, keys: &KeySource, job: &TrainingJob, wanted: &Objects) -> Result<(), kube::Error> {
+    ensure_secret(ctx, keys, job).await?;
+    let config = config(job, &wanted.files);
+    let correct = |found: &ConfigMap| {
+        (found.data != config.data).then(|| ConfigMap { data: config.data.clone(), ..found.clone() })
+    };
+    ensure(ctx, job, &config, correct).await?;
+    ensure(ctx, job, &account(job), |_: &ServiceAccount| None).await?;
+    ensure(ctx, job, &role(job), |_: &Role| None).await?;
+    ensure(ctx, job, &binding(job), |_: &RoleBinding| None).await?;
+    ensure_services(ctx, job, &wanted.services).await
+}
+
+async fn ensure_services(ctx: &Ctx, job: &TrainingJob, wanted: &BTreeSet<String>) -> Result<(), kube::Error> {
+    let services = api::<Service, _>(ctx, job);
+    let selector = format!("{}={}", names::JOB, job.name_any());
+    let mut there = BTreeSet::new();
+    for service in services.list(&ListParams::default().labels(&selector)).await? {
+        if !is_owned(job, &service) {
+            continue;
+        }
+        if wanted.contains(&service.name_any()) {
+            there.insert(service.name_any());
+        } else {
+            delete_only(&services, &service).await?;
+        }
+    }
+    for name in wanted.difference(&there) {
+        ensure(ctx, job, &service(job, name), |_: &Service| None).await?;
+    }
+    Ok(())
+}
+
+/// The secrets of a Secret that is there are kept: pods that run have them.
+async fn ensure_secret(ctx: &Ctx, keys: &KeySource, job: &TrainingJob) -> Result<(), kube::Error> {
+    let secrets = api::<Secret, _>(ctx, job);
+    let name = job.name_any();
+    let found = secrets.get_opt(&name).await?;
+    if found.as_ref().is_some_and(|found| !is_owned(job, found)) {
+        return Err(taken::<Secret>(&name));
+    }
+    let mut data = found.as_ref().and_then(|found| found.data.clone()).unwrap_or_default();
+    let before = data.len();
+    let mut put = |key: &str, text: String| {
+        data.entry(key.to_owned()).or_insert_with(|| ByteString(text.into_bytes()));
+    };
+    put(AGENT_SECRET, random_text()?);
+    if job.spec.attach_mode() == AttachMode::Ssh && ssh_secret(job) == name {
+        let has_key = found.as_ref().and_then(|found| found.data.as_ref()).is_some_and(|it| it.contains_key("id_rsa"));
+        if !has_key {
+            let pair = keys.make().await?;
+            put("id_rsa", pair.private);
+            put("id_rsa.pub", pair.public);
+        }
+        put("config", SSH_CONFIG.to_owned());
+    }
+    match found {
+        Some(_) if data.len() == before => Ok(()),
+        Some(found) => {
+            let secret = Secret { data: Some(data), ..found };
+            secrets.replace(&name, &PostParams::default(), &secret).await.map(drop)
+        }
+        None => {
+            let secret = Secret { metadata: meta(job, name), data: Some(data), ..Secret::default() };
+            secrets.create(&PostParams::default(), &secret).await.map(drop)
+        }
+    }
+}
+
+fn random_text() -> Result<String, kube::Error> {
+    let mut bytes = [0_u8; SECRET_BYTES];
+    SysRng.try_fill_bytes(&mut bytes).map_err(|error| kube::Error::Service(error.into()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn meta(job: &TrainingJob, name: String) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name),
+        namespace: job.namespace(),
+        labels: Some([(names::APP.to_owned(), job.name_any())].into()),
+        owner_references: Some(vec![controller_ref(job)]),
+        ..ObjectMeta::default()
+    }
+}
+
+fn config(job: &TrainingJob, files: &Files) -> ConfigMap {
+    let name = names::config(&job.name_any());
+    ConfigMap { metadata: meta(job, name), data: Some(files.data()), ..ConfigMap::default() }
+}
+
+/// A worker is found by its name, also before it is ready: ranks are started in it then.
+fn service(job: &TrainingJob, worker: &str) -> Service {
+    let index = names::worker_index(&job.name_any(), worker).unwrap_or_default();
+    let mut selector: BTreeMap<String, String> = labels(job, names::WORKER);
+    selector.insert(names::INDEX.to_owned(), index.to_string());
+    let port = |(name, port): (&str, i32)| ServicePort { name: Some(name.to_owned()), port, ..ServicePort::default() };
+    let spec = ServiceSpec {
+        cluster_ip: Some("None".to_owned()),
+        selector: Some(selector.clone()),
+        publish_not_ready_addresses: Some(true),
+        ports: Some([("ssh-port", SSH_PORT), ("kubeai-service-port", AGENT_PORT)].map(port).into()),
+        ..ServiceSpec::default()
+    };
+    let metadata = ObjectMeta { labels: Some(selector), ..meta(job, worker.to_owned()) };
+    Service { metadata, spec: Some(spec), status: None }
+}
+
+fn account(job: &TrainingJob) -> ServiceAccount {
+    ServiceAccount { metadata: meta(job, names::launcher(&job.name_any())), ..ServiceAccount::default() }
+}
+
+fn role(job: &TrainingJob) -> Role {
+    let rule = |resource: &str, verbs: &[&str], object: Option<String>| PolicyRule {
+        api_groups: Some(vec![String::new()]),
+        resources: Some(vec![resource.to_owned()]),
+        resource_names: object.map(|object| vec![object]),
+        verbs: verbs.iter().map(|&verb| verb.to_owned()).collect(),
+        ..PolicyRule::default()
+    };
+    let rules = vec![
+        rule("pods", &["get", "list", "watch"], None),
+        rule("pods/exec", &["create"], None),
+        rule("configmaps", &["get"], Some(names::config(&job.name_any()))),
+    ];
+    Role { metadata: meta(job, names::launcher(&job.name_any())), rules: Some(rules) }
+}
+
+fn binding(job: &TrainingJob) -> RoleBinding {
+    let name = names::launcher(&job.name_any());
+    let subject = Subject {
+        kind: "ServiceAccount".to_owned(),
+        name: name.clone(),
+        namespace: job.namespace(),
+        ..Subject::default()
+    };
+    let role =
+        RoleRef { api_group: "rbac.authorization.k8s.io".to_owned(), kind: "Role".to_owned(), name: name.clone() };
+    RoleBinding { metadata: meta(job, name), role_ref: role, subjects: Some(vec![subject]) }
+}

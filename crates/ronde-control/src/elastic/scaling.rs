@@ -1,0 +1,338 @@
+//! Changes of size: those that users ask for, one after the other, and those of a job that grows by itself. Pure.
+//!
+//! A change is one record in the status: which workers come or go, since when, and, when it has ended, how. It is kept until
+//! the object that asked for it has been told, so that a controller that is killed anywhere finds it again and neither forgets
+//! nor repeats it. Workers that come are hosts only when all of them run; workers that go stay members of the
+//! job until all of them have left. So giving up is: not to count the first, and to count the others again.
+
+use jiff::{SignedDuration, Timestamp};
+use ronde_api::{
+    ElasticMemory, Scaling, ScalingOutcome, ScalingWay, TrainingJobPhase as Phase, names::elastic::conditions as types,
+};
+
+use super::{
+    conditions::{self, Cause, FALSE, TRUE},
+    draft::{Draft, count},
+    observed::{Member, Request},
+};
+use crate::pods::time;
+
+/// How long a job that grows by itself stays as it is after a change, so that it does not flap.
+const COOLDOWN: SignedDuration = SignedDuration::from_secs(60);
+/// How long it waits for what it has given back to be used, before it gives more.
+const GIVE_PACE: SignedDuration = SignedDuration::from_secs(10);
+/// How often such a job looks for room, and for others that need its own.
+const AUTO_PACE: SignedDuration = SignedDuration::from_secs(5);
+/// How long new workers have to start, and others to leave, when nobody has set a time, in seconds.
+const GROW_SECONDS: i32 = 60;
+const SHRINK_SECONDS: i32 = 120;
+/// How many workers a job takes in one step by itself.
+const GROW_MAX: i32 = 100;
+
+/// Tells whether a change has not ended.
+pub fn is_under_way(memory: &ElasticMemory) -> bool {
+    memory.scaling.as_ref().is_some_and(|scaling| scaling.outcome.is_none())
+}
+
+/// Returns the workers that a change is about, in one direction, while it is under way.
+pub fn moving(memory: &ElasticMemory, way: ScalingWay) -> &[String] {
+    let scaling = memory.scaling.as_ref().filter(|scaling| scaling.way == way && scaling.outcome.is_none());
+    scaling.map_or(&[], |scaling| &scaling.workers)
+}
+
+/// Tells whether a worker is to leave.
+pub fn leaves(memory: &ElasticMemory, name: &str) -> bool {
+    moving(memory, ScalingWay::In).iter().any(|worker| worker == name)
+}
+
+/// Says what is under way.
+pub fn describe(memory: &ElasticMemory) -> String {
+    let Some(scaling) = &memory.scaling else { return String::new() };
+    let verb = if scaling.way == ScalingWay::Out { "waits for" } else { "waits until these have left:" };
+    format!("{} {verb} {}", name_of(scaling), scaling.workers.join(", "))
+}
+
+fn name_of(scaling: &Scaling) -> String {
+    if scaling.name.is_empty() { "elastic: auto".to_owned() } else { format!("{} {}", scaling.way, scaling.name) }
+}
+
+impl Draft<'_> {
+    /// Goes on with the change that is under way, or begins the next.
+    pub fn scale(&mut self) {
+        if self.is_live() && is_under_way(&self.status.elastic) {
+            self.go_on();
+        }
+        self.forget_told();
+        if self.status.elastic.scaling.is_some() {
+            return;
+        }
+        if self.phase().is_final() {
+            self.refuse_late_ones();
+        } else if self.phase() == Phase::Running {
+            self.begin_next();
+        }
+    }
+
+    fn go_on(&mut self) {
+        let Some(scaling) = self.status.elastic.scaling.clone() else { return };
+        let memory = self.status.elastic.clone();
+        let workers = scaling.workers.iter().map(|name| (name, self.seen.worker(&memory, name)));
+        let workers: Vec<(&String, Option<&Member>)> = workers.collect();
+        let left = scaling.since.0.duration_since(self.now) + SignedDuration::from_secs(scaling.timeout.into());
+        let is_asked = scaling.uid.is_empty() || self.seen.requests.iter().any(|request| request.uid == scaling.uid);
+        let verdict = match scaling.way {
+            ScalingWay::Out => come(&workers),
+            ScalingWay::In => go(&workers),
+        };
+        match verdict {
+            Verdict::Done => self.finish_scaling(&scaling),
+            Verdict::Hopeless(why) => self.give_up(&scaling, &why),
+            Verdict::Waits(_) if !is_asked => self.give_up(&scaling, "the object that asked for it was deleted"),
+            Verdict::Waits(why) if !left.is_positive() => {
+                self.give_up(&scaling, &format!("execution timeout after {} s: {why}", scaling.timeout));
+            }
+            Verdict::Waits(_) => self.look_again_in(left),
+        }
+    }
+
+    fn finish_scaling(&mut self, scaling: &Scaling) {
+        let number = i32::try_from(scaling.workers.len()).unwrap_or(0);
+        let targets = &mut self.status.target_workers;
+        match scaling.way {
+            ScalingWay::Out => {
+                targets.extend(scaling.workers.iter().cloned());
+                self.memory().wanted += number;
+            }
+            ScalingWay::In => {
+                targets.retain(|name| !scaling.workers.contains(name));
+                self.memory().wanted -= number;
+            }
+        }
+        let verb = if scaling.way == ScalingWay::Out { "added" } else { "removed" };
+        self.conclude(ScalingOutcome::Succeeded, format!("{verb} {}", scaling.workers.join(", ")));
+    }
+
+    fn give_up(&mut self, scaling: &Scaling, why: &str) {
+        if scaling.way == ScalingWay::In {
+            // Those that have left are replaced; the others are hosts again.
+            let memory = self.status.elastic.clone();
+            let is_gone = |name: &String| self.seen.worker(&memory, name).is_none_or(|it| !it.is_running());
+            self.status.target_workers.retain(|name| !scaling.workers.contains(name) || !is_gone(name));
+        }
+        self.conclude(ScalingOutcome::Failed, why.to_owned());
+    }
+
+    /// Ends what is under way because the job itself ends.
+    pub fn end_scaling(&mut self, why: &str) {
+        if is_under_way(&self.status.elastic) {
+            self.conclude(ScalingOutcome::Failed, why.to_owned());
+        }
+    }
+
+    fn conclude(&mut self, outcome: ScalingOutcome, message: String) {
+        let now = time(self.now);
+        let memory = self.memory();
+        memory.last_scale_time = Some(now);
+        let Some(scaling) = &mut memory.scaling else { return };
+        scaling.outcome = Some(outcome);
+        scaling.message.clone_from(&message);
+        let cause = Cause::new(reason(scaling.way, outcome), format!("{}: {message}", name_of(scaling)));
+        self.set(types::SCALING, FALSE, &cause);
+        self.set(outcome.as_str(), TRUE, &cause);
+        if outcome == ScalingOutcome::Failed {
+            self.warn(cause.clone())
+        } else {
+            self.tell(cause.clone())
+        }
+        self.why = Some(cause);
+    }
+
+    /// Forgets a change that has ended once the object that asked for it knows.
+    fn forget_told(&mut self) {
+        let Some(scaling) = self.status.elastic.scaling.clone().filter(|scaling| scaling.outcome.is_some()) else {
+            return;
+        };
+        let request = self.seen.requests.iter().find(|request| request.uid == scaling.uid);
+        if request.is_some_and(|request| request.outcome.is_none()) {
+            return;
+        }
+        let memory = self.memory();
+        memory.scaling = None;
+        if !scaling.uid.is_empty() {
+            memory.last_scaler = scaling.uid;
+        }
+        self.status.current_scaler = String::new();
+    }
+
+    fn next_request(&self) -> Option<&Request> {
+        let last = &self.status.elastic.last_scaler;
+        self.seen.requests.iter().find(|request| request.outcome.is_none() && request.uid != *last)
+    }
+
+    /// Whoever asks a job that has ended is told so.
+    fn refuse_late_ones(&mut self) {
+        let Some(request) = self.next_request().cloned() else { return };
+        let phase = self.phase();
+        self.open(&request, Vec::new());
+        self.conclude(ScalingOutcome::Failed, format!("the job has ended: it is {phase}"));
+    }
+
+    fn begin_next(&mut self) {
+        let Some(request) = self.next_request().cloned() else { return self.adapt() };
+        match self.choose(&request) {
+            Ok(workers) => self.open(&request, workers),
+            Err(why) => {
+                self.open(&request, Vec::new());
+                self.conclude(ScalingOutcome::Failed, why);
+            }
+        }
+    }
+
+    /// Returns the workers that a request is about, or why it cannot be met.
+    fn choose(&mut self, request: &Request) -> Result<Vec<String>, String> {
+        if !request.faults.is_empty() {
+            return Err(request.faults.join("; "));
+        }
+        let (wanted, worker) = (self.status.elastic.wanted, self.seen.worker_spec().clone());
+        match request.way {
+            ScalingWay::Out if wanted.saturating_add(request.count) > worker.max_replicas() => {
+                let most = worker.max_replicas();
+                Err(format!("{} more than {wanted} workers is above maxReplicas, which is {most}", request.count))
+            }
+            ScalingWay::Out => Ok(self.fresh_names(request.count)),
+            ScalingWay::In => {
+                let chosen = self.choose_leaving(request)?;
+                let least = worker.min_replicas();
+                let rest = wanted - i32::try_from(chosen.len()).unwrap_or(i32::MAX);
+                let fewer = chosen.len();
+                if rest >= least {
+                    return Ok(chosen);
+                }
+                Err(format!("{fewer} fewer than {wanted} workers is below minReplicas, which is {least}"))
+            }
+        }
+    }
+
+    /// Returns those with the highest indexes, or those that are named.
+    fn choose_leaving(&self, request: &Request) -> Result<Vec<String>, String> {
+        let targets = &self.status.target_workers;
+        if request.pod_names.is_empty() {
+            if targets.len() < count(request.count) {
+                return Err(format!("the job has {} workers only", targets.len()));
+            }
+            return Ok(targets[targets.len() - count(request.count)..].to_vec());
+        }
+        let unknown: Vec<&str> =
+            request.pod_names.iter().filter(|name| !targets.contains(name)).map(String::as_str).collect();
+        if !unknown.is_empty() {
+            return Err(format!("the job has no worker {}", unknown.join(", ")));
+        }
+        Ok(targets.iter().filter(|name| request.pod_names.contains(name)).cloned().collect())
+    }
+
+    fn open(&mut self, request: &Request, workers: Vec<String>) {
+        let namespace = self.seen.job.metadata.namespace.clone().unwrap_or_default();
+        self.status.current_scaler = format!("{}:{namespace}/{}", request.way, request.name);
+        let scaling = Scaling {
+            way: request.way,
+            name: request.name.clone(),
+            uid: request.uid.clone(),
+            workers,
+            since: time(self.now),
+            timeout: request.timeout,
+            outcome: None,
+            message: String::new(),
+        };
+        self.start(scaling);
+    }
+
+    fn start(&mut self, scaling: Scaling) {
+        for type_ in [types::SCALE_SUCCEEDED, types::SCALE_FAILED] {
+            self.status.conditions.retain(|condition| condition.type_ != type_);
+        }
+        let doing = format!("{} begins", name_of(&scaling));
+        let cause = Cause::new(conditions::SCALING_START, doing);
+        self.set(types::SCALING, TRUE, &cause);
+        self.why = Some(Cause::new(scaling.way.as_str(), name_of(&scaling)));
+        self.memory().scaling = Some(scaling);
+    }
+
+    /// Grows into room that nobody needs, or gives such room back.
+    fn adapt(&mut self) {
+        if !self.seen.job.is_auto() {
+            return;
+        }
+        let last = self.status.elastic.last_scale_time.as_ref().map(|time| time.0);
+        let begun = self.status.conditions.iter().find(|condition| condition.type_ == types::RUNNING);
+        let begun = begun.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0);
+        let left = |since: Option<Timestamp>, rest: SignedDuration| {
+            since.map_or(SignedDuration::ZERO, |since| since.duration_since(self.now) + rest)
+        };
+        let (rest, pause) = (left(last.max(begun), COOLDOWN), left(last, GIVE_PACE));
+        let (wanted, worker) = (self.status.elastic.wanted, self.seen.worker_spec());
+        let surplus = wanted - worker.replicas();
+        let is_whole = self.status.current_workers.len() == count(wanted);
+        match &self.seen.around.waits {
+            Some(_) if surplus > 0 && pause.is_positive() => self.look_again_in(pause),
+            Some((_, needs)) if surplus > 0 => {
+                let from = self.status.target_workers.len().saturating_sub(count((*needs).clamp(1, surplus)));
+                let workers = self.status.target_workers[from..].to_vec();
+                self.start_own(ScalingWay::In, workers, SHRINK_SECONDS);
+            }
+            None if rest.is_positive() => self.look_again_in(rest),
+            None if is_whole && wanted < worker.max_replicas() && self.seen.around.room > 0 => {
+                let more = self.seen.around.room.min(worker.max_replicas() - wanted).min(GROW_MAX);
+                let workers = self.fresh_names(more);
+                self.start_own(ScalingWay::Out, workers, GROW_SECONDS);
+            }
+            _ => self.look_again_in(AUTO_PACE),
+        }
+    }
+
+    fn start_own(&mut self, way: ScalingWay, workers: Vec<String>, timeout: i32) {
+        let since = time(self.now);
+        let (name, uid, message) = (String::new(), String::new(), String::new());
+        self.start(Scaling { way, name, uid, workers, since, timeout, outcome: None, message });
+    }
+}
+
+/// How far a change has come.
+enum Verdict {
+    Done,
+    /// Why it takes so long.
+    Waits(String),
+    Hopeless(String),
+}
+
+fn come(workers: &[(&String, Option<&Member>)]) -> Verdict {
+    for (name, worker) in workers {
+        if let Some(worker) = worker.filter(|worker| worker.is_finished() || worker.is_deleted()) {
+            let what = if worker.is_deleted() { "was deleted" } else { "has ended" };
+            return Verdict::Hopeless(format!("{name} {what} before all were there"));
+        }
+    }
+    let waits = workers.iter().find(|(_, worker)| !worker.is_some_and(Member::is_running));
+    waits.map_or(Verdict::Done, |(name, worker)| {
+        let why = worker.and_then(Member::unschedulable).unwrap_or("its pod has not started");
+        Verdict::Waits(format!("{name} does not run: {why}"))
+    })
+}
+
+fn go(workers: &[(&String, Option<&Member>)]) -> Verdict {
+    if workers.iter().all(|(_, worker)| worker.is_none()) {
+        return Verdict::Done;
+    }
+    let stays = |(_, worker): &&(&String, Option<&Member>)| worker.is_some_and(|worker| !worker.is_finished());
+    let here: Vec<&str> = workers.iter().filter(stays).map(|(name, _)| name.as_str()).collect();
+    Verdict::Waits(format!("{} did not leave", here.join(", ")))
+}
+
+/// Returns the word that clients of et-operator know for how a change ended.
+pub fn reason(way: ScalingWay, outcome: ScalingOutcome) -> &'static str {
+    match (way, outcome) {
+        (ScalingWay::In, ScalingOutcome::Succeeded) => "ScalingInSucceeded",
+        (ScalingWay::In, ScalingOutcome::Failed) => "ScalingInFailed",
+        (ScalingWay::Out, ScalingOutcome::Succeeded) => "ScalingOutSucceeded",
+        (ScalingWay::Out, ScalingOutcome::Failed) => "ScalingOutFailed",
+    }
+}
