@@ -325,7 +325,7 @@ impl<'a> Draft<'a> {
                 self.set(types::WORKERS_NOT_READY, FALSE, &cause);
             }
             self.status.phase = Some(Phase::Running);
-            self.status.reason = conditions::JOB_RUNNING.to_owned();
+            conditions::JOB_RUNNING.clone_into(&mut self.status.reason);
             self.status.message = self.what_is_missing();
         }
     }

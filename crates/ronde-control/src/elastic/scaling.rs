@@ -17,6 +17,8 @@ use super::{
 };
 use crate::pods::time;
 
+/// How long a list of hosts stands before the next request changes it: a launcher asks those to leave that it has seen.
+const SETTLE: SignedDuration = SignedDuration::from_secs(3);
 /// How long a job that grows by itself stays as it is after a change, so that it does not flap.
 const COOLDOWN: SignedDuration = SignedDuration::from_secs(60);
 /// How long it waits for what it has given back to be used, before it gives more.
@@ -140,9 +142,9 @@ impl Draft<'_> {
         self.set(types::SCALING, FALSE, &cause);
         self.set(outcome.as_str(), TRUE, &cause);
         if outcome == ScalingOutcome::Failed {
-            self.warn(cause.clone())
+            self.warn(cause.clone());
         } else {
-            self.tell(cause.clone())
+            self.tell(cause.clone());
         }
         self.why = Some(cause);
     }
@@ -179,6 +181,11 @@ impl Draft<'_> {
 
     fn begin_next(&mut self) {
         let Some(request) = self.next_request().cloned() else { return self.adapt() };
+        let last = self.status.elastic.last_scale_time.as_ref().map(|time| time.0);
+        let rest = last.map(|last| last.duration_since(self.now) + SETTLE).filter(SignedDuration::is_positive);
+        if let Some(rest) = rest {
+            return self.look_again_in(rest);
+        }
         match self.choose(&request) {
             Ok(workers) => self.open(&request, workers),
             Err(why) => {

@@ -36,7 +36,7 @@ fn next(request: &Request, scaling: Option<&Scaling>, now: Timestamp) -> ScalerS
     set(types::CREATED, &Cause::new(types::CREATED, format!("{} {} is created.", request.way, request.name)));
     let Some(scaling) = scaling.filter(|scaling| scaling.uid == request.uid) else { return status };
     set(types::SCALING, &Cause::new(conditions::SCALING_START, format!("{} begins", request.name)));
-    status.phase = types::SCALING.to_owned();
+    types::SCALING.clone_into(&mut status.phase);
     status.start_time = Some(scaling.since.clone());
     let workers = match request.way {
         ScalingWay::Out => &mut status.add_pods,

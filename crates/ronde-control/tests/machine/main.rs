@@ -3,6 +3,7 @@
 #[path = "../workloads/chance.rs"]
 mod chance;
 mod cluster;
+mod elastic;
 mod endpoints;
 mod gangs;
 mod kubelet;

@@ -104,7 +104,7 @@ fn more_workers_than_fit_are_rolled_back_in_time() {
     assert_eq!(world.workers(), ["j-worker-0", "j-worker-1", "j-worker-2"]);
     world.room = 9;
     world.scale_out("again", 1, 60);
-    world.live();
+    world.pass(3);
     assert_eq!(world.hosts(), "0 1 2 5", "a name is used once");
 }
 
@@ -115,12 +115,12 @@ fn fewer_workers_are_those_of_the_highest_index_or_those_named() {
     world.live();
     assert_eq!((world.outcome("less").0.as_str(), world.hosts().as_str()), ("ScaleSucceeded", "0 1"));
     assert_eq!((world.workers(), world.services.len()), (vec!["j-worker-0", "j-worker-1"], 2));
-    world.seconds += 1;
+    world.seconds += 3;
     world.scale_in("first", json!({"podNames": ["j-worker-0"]}), 60);
     world.live();
     assert_eq!((world.outcome("first").0.as_str(), world.hosts().as_str()), ("ScaleSucceeded", "1"));
     assert_eq!(sizes(&world), [3, 2, 1]);
-    world.seconds += 1;
+    world.seconds += 3;
     world.scale_out("more", 1, 60);
     world.live();
     assert_eq!(world.hosts(), "1 3");
@@ -194,7 +194,9 @@ fn requests_are_met_in_the_order_of_their_creation() {
     assert_eq!(world.status().current_scaler, "ScaleOut:ns/z-first");
     assert_eq!((world.outcome("a-second").0.as_str(), world.outcome("b-third").0.as_str()), ("Created", "Created"));
     world.room = 9;
-    world.live();
+    for _ in 0..3 {
+        world.pass(3);
+    }
     assert_eq!(world.hosts(), "0 1 2 3", "3 and 4 came, 4 has left again");
     assert_eq!(sizes(&world), [3, 4, 5, 4]);
 }
