@@ -1,7 +1,9 @@
 //! The command line: one type per verb. Parsing only; the verbs are in the files of the same name.
 
-mod install;
 mod agent;
+mod install;
+mod submit;
+mod training;
 mod work;
 
 use std::{
@@ -12,15 +14,25 @@ use std::{
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use ronde_apiserver::quantity::Quantity;
 
-pub use self::install::{InstallArgs, UninstallArgs};
-pub use self::agent::{AgentArgs, AgentVerb, RshArgs};
-pub use self::work::{
-    Amounts, CascadeArg, DeleteArgs, JobArgs, JobVerb, JobVerbArgs, ListArgs, LogsArgs, QueueArgs, QueueCreateArgs,
-    QueueDeleteArgs, QueueGetArgs, QueueListArgs, QueueStateArgs, QueueVerb, WaitArgs,
+pub use self::{
+    agent::{AgentArgs, AgentVerb, RshArgs},
+    install::{InstallArgs, UninstallArgs},
+    submit::{
+        BatchArgs, CommonArgs, ElasticArg, EtjobArgs, LauncherArgs, ManifestOutput, PytorchjobArgs, SubmitArgs,
+        SubmitHow, SubmitJob, SyncMode, TfjobArgs, VolcanojobArgs,
+    },
+    training::{
+        AttachArgs, CompletionArgs, PruneArgs, ScaleArgs, ScaleinArgs, ScaleinJob, ScaleoutArgs, ScaleoutJob, TopArgs,
+        TopJobArgs, TopNodeArgs, TopOutput, TopWhat, VersionArgs, WhoamiArgs,
+    },
+    work::{
+        Amounts, CascadeArg, DeleteArgs, JobArgs, JobVerb, JobVerbArgs, ListArgs, LogsArgs, QueueArgs, QueueCreateArgs,
+        QueueDeleteArgs, QueueGetArgs, QueueListArgs, QueueStateArgs, QueueVerb, WaitArgs,
+    },
 };
-use crate::failure::EXIT_CODES;
+use crate::{arena::JobType, failure::EXIT_CODES};
 
-/// Kubernetes on one machine.
+/// Distributed training on one machine or any Kubernetes. Begin with: up, submit, list, get, logs.
 #[derive(Debug, Parser)]
 #[command(name = "ronde", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub struct Args {
@@ -37,37 +49,66 @@ pub struct Args {
 pub enum Verb {
     /// Make this machine a Kubernetes cluster and select its context.
     Up(UpArgs),
-    /// Stop it with all of its pods, and take its context out of the kubeconfig.
-    Down(DownArgs),
-    /// Show whether it runs, where, and what it holds.
-    Status(StatusArgs),
-    /// Create or update objects from manifests, by server-side apply.
-    Apply(ApplyArgs),
-    /// Delete objects: those of manifests, or by kind and name.
-    Delete(DeleteArgs),
+    /// Start the ranks of a training job, on this machine or over ssh; the same as horovodrun.
+    #[command(disable_help_flag = true)]
+    Run(RunArgs),
+    /// Submit a training job.
+    Submit(Box<SubmitArgs>),
+    /// List jobs: what runs, what waits, and for what.
+    #[command(alias = "ls")]
+    List(ListArgs),
     /// Show objects, once or as they change; or all about one job.
     Get(GetArgs),
-    /// List jobs: what runs, what waits, and for what.
-    List(ListArgs),
     /// Show what a pod, or the pods of a job, have written.
+    #[command(alias = "log")]
     Logs(LogsArgs),
+    /// Add workers to an elastic job while it trains.
+    Scaleout(ScaleoutArgs),
+    /// Let workers of an elastic job go while it trains.
+    Scalein(ScaleinArgs),
+    /// Stop the pods of a job and keep the job for later.
+    Suspend(JobVerbArgs),
+    /// Go on with a suspended job.
+    Resume(JobVerbArgs),
+    /// Open a shell, or run a command, in a pod of a job.
+    #[command(visible_alias = "exec")]
+    Attach(AttachArgs),
+    /// Show what jobs and nodes have of GPUs, CPUs and memory.
+    Top(TopArgs),
+    /// Delete jobs; or objects: those of manifests, or by kind and name.
+    #[command(alias = "del")]
+    Delete(DeleteArgs),
+    /// Delete the jobs that ended some time ago.
+    Prune(PruneArgs),
     /// Suspend, resume or restart a job.
     Job(JobArgs),
     /// Show, create, open, close or delete queues.
     Queue(QueueArgs),
+    /// Create or update objects from manifests, by server-side apply.
+    Apply(ApplyArgs),
+    /// Show whether the cluster of this machine runs, where, and what it holds.
+    Status(StatusArgs),
+    /// Stop it with all of its pods, and take its context out of the kubeconfig.
+    Down(DownArgs),
+    /// Run batch jobs and their scheduler on a cluster that is there already.
+    Operator(OperatorArgs),
     /// Install or upgrade a chart that comes with this program, through Helm.
     Install(InstallArgs),
     /// Remove what a chart has installed, through Helm.
     Uninstall(UninstallArgs),
-    /// Run batch jobs and their scheduler on a cluster that is there already.
-    Operator(OperatorArgs),
-    /// Start the ranks of a training job, on this machine or over ssh; the same as horovodrun.
-    #[command(disable_help_flag = true)]
-    Run(RunArgs),
     /// Start ranks on this host for a launcher that knows the job's secret.
     Agent(AgentArgs),
     /// Run a command on a host through its agent, as ssh would.
+    #[command(hide = true)]
     Rsh(RshArgs),
+    /// Write the script by which a shell completes commands.
+    Completion(CompletionArgs),
+    /// Show the version.
+    #[command(hide = true)]
+    Version(VersionArgs),
+    /// Show who the cluster takes you for.
+    #[command(hide = true)]
+    Whoami(WhoamiArgs),
 }
 
 /// The launcher reads its own command line: it is horovodrun's.
@@ -80,6 +121,27 @@ pub struct RunArgs {
     /// This program was called as `horovodrun`.
     #[arg(skip)]
     pub is_horovodrun: bool,
+}
+
+/// The verbs that are arena's alone, whose failures have its exit code.
+pub const TRAINING_VERBS: [&str; 9] =
+    ["submit", "scaleout", "scalein", "suspend", "resume", "attach", "exec", "top", "prune"];
+
+impl Verb {
+    /// Whether it is one of [`TRAINING_VERBS`].
+    pub fn is_of_training(&self) -> bool {
+        matches!(
+            self,
+            Self::Submit(_)
+                | Self::Scaleout(_)
+                | Self::Scalein(_)
+                | Self::Suspend(_)
+                | Self::Resume(_)
+                | Self::Attach(_)
+                | Self::Top(_)
+                | Self::Prune(_)
+        )
+    }
 }
 
 /// Where an instance keeps its data.
@@ -184,7 +246,7 @@ pub enum StatusOutput {
 }
 
 /// Which cluster to talk to.
-#[derive(Debug, Clone, ClapArgs)]
+#[derive(Debug, Clone, Default, ClapArgs)]
 pub struct ClusterArgs {
     /// Kubeconfig to read [default: as kubectl chooses].
     #[arg(long, value_name = "FILE")]
@@ -245,6 +307,18 @@ pub struct GetArgs {
     /// Go on showing changes until Ctrl-C.
     #[arg(short, long)]
     pub watch: bool,
+
+    /// The word is the name of a job, of this type.
+    #[arg(short = 'T', long = "type", value_name = "TYPE", conflicts_with_all = ["name", "all_namespaces", "selector"])]
+    pub job_type: Option<JobType>,
+
+    /// Also show what happened to the pods of a training job.
+    #[arg(short, long)]
+    pub events: bool,
+
+    /// Also show the GPUs of the pods of a training job.
+    #[arg(short, long)]
+    pub gpus: bool,
 
     /// How to write them.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]

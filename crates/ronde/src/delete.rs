@@ -1,7 +1,9 @@
 //! `ronde delete`: deletes the objects of manifests, or of kinds by name, and waits until they are gone.
 //!
 //! All are asked for before the first is waited for: they may need each other to go. One that is refused does not keep
-//! the others back.
+//! the others back. Words that are no kinds are jobs, see [`job`].
+
+pub mod job;
 
 use http::{Request, header::CONTENT_TYPE};
 use kube::Client;
@@ -57,16 +59,35 @@ impl Failure for DeleteError {
 
 /// Runs the verb.
 pub fn run(args: &DeleteArgs, context: &Context) -> Outcome {
-    let wishes = if args.files.is_empty() {
-        words(&args.words)?.into_iter().map(Wish::Word).collect()
-    } else {
-        manifest::read(&args.files)?.into_iter().map(Wish::Manifest).collect::<Vec<_>>()
+    let is_by_kind = args.words.first().is_some_and(|word| word.contains('/'));
+    let wishes = match (args.files.is_empty(), is_by_kind) {
+        (true, true) => Some(by_words(&args.words)?),
+        (true, false) => None,
+        (false, _) => Some(manifest::read(&args.files)?.into_iter().map(Wish::Manifest).collect::<Vec<_>>()),
     };
     client::runtime()?.block_on(async {
         let client = client::connect_as(&args.cluster).await?;
         let catalogue = Catalogue::fetch(&client).await?;
+        let wishes = match wishes {
+            Some(wishes) => wishes,
+            None if names_jobs(args, &catalogue, context) => {
+                let jobs = job::Jobs { client: &client, catalogue: &catalogue, args, context };
+                return jobs.delete_all(&args.words).await;
+            }
+            None => by_words(&args.words)?,
+        };
         delete_all(&Run { client, catalogue, args }, &wishes, context).await
     })
+}
+
+/// Tells whether the words are names of jobs: kinds come first, so that a new job does not change what a script means.
+fn names_jobs(args: &DeleteArgs, catalogue: &Catalogue, context: &Context) -> bool {
+    let first = args.words.first().map(String::as_str).unwrap_or_default();
+    args.job_type.is_some() || context.caller.is_arena || catalogue.find_word(first).is_err()
+}
+
+fn by_words(given: &[String]) -> Result<Vec<Wish>, DeleteError> {
+    Ok(words(given)?.into_iter().map(Wish::Word).collect())
 }
 
 /// What a user wants to be gone.

@@ -7,7 +7,9 @@ use std::io;
 
 use futures::StreamExt as _;
 use http::StatusCode;
+use k8s_openapi::Resource as _;
 use kube::Client;
+use ronde_api::{Job, TrainingJob};
 use serde_json::Value;
 
 use crate::{
@@ -15,6 +17,10 @@ use crate::{
     args::{GetArgs, GetOutput},
     client::{self, ClientError, encode},
     failure::{Answer, Failure, Outcome},
+    jobs::{
+        MissingError,
+        any::{self, AnyJob},
+    },
     mirror::strip,
     printer::{Printer, Reader},
     resources::{Catalogue, Resource},
@@ -33,22 +39,44 @@ pub fn run(args: &GetArgs, context: &Context) -> Outcome {
             Some((kind, name)) => (kind, Some(name)),
             None => (args.kind.as_str(), args.name.as_deref()),
         };
+        if args.job_type.is_some() || context.caller.is_arena && is_alone(args) {
+            let job = any::fetch(&client, namespace(&client, args), &args.kind, args.job_type).await?;
+            return show::training::run(&client, job, args, context).await;
+        }
         let catalogue = Catalogue::fetch(&client).await?;
         let (resource, name) = match catalogue.find_word(kind) {
             Ok(resource) => (resource, name),
-            // A name alone is that of a job.
-            Err(_) if name.is_none() && !args.all_namespaces && args.selector.is_none() => {
-                let resource = show::find(&client, args, &catalogue).await?;
-                if args.output == GetOutput::Table && !args.watch {
+            Err(_) if is_alone(args) => match find_job(&client, args).await? {
+                AnyJob::Training(job) if !args.watch => {
+                    return show::training::run(&client, AnyJob::Training(job), args, context).await;
+                }
+                AnyJob::Batch(_) if args.output == GetOutput::Table && !args.watch => {
                     return show::run(&client, args, context).await;
                 }
-                (resource, Some(kind))
-            }
+                AnyJob::Training(_) => (catalogue.find_kind(TrainingJob::API_VERSION, TrainingJob::KIND)?, Some(kind)),
+                AnyJob::Batch(_) => (catalogue.find_kind(Job::API_VERSION, Job::KIND)?, Some(kind)),
+            },
             Err(error) => return Err(error.into()),
         };
         let query = Query::new(args, name, &client, resource.clone());
         Show { client, query, args, printer: context.printer }.run().await
     })
+}
+
+/// Tells whether the word may be the name of a job: a name alone is.
+fn is_alone(args: &GetArgs) -> bool {
+    !args.kind.contains('/') && args.name.is_none() && !args.all_namespaces && args.selector.is_none()
+}
+
+/// Looks for the job that a word which is no kind may mean.
+async fn find_job(client: &Client, args: &GetArgs) -> Result<AnyJob, Box<dyn Failure>> {
+    let namespace = namespace(client, args);
+    let missing = || MissingError::KindOrJob { namespace: namespace.to_owned(), name: args.kind.clone() };
+    Ok(any::find(client, namespace, &args.kind, None).await?.ok_or_else(missing)?)
+}
+
+fn namespace<'a>(client: &'a Client, args: &'a GetArgs) -> &'a str {
+    args.namespace.as_deref().unwrap_or(client.default_namespace())
 }
 
 /// What is asked for.

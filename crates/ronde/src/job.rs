@@ -8,11 +8,12 @@ use ronde_api::{Action, Job, JobPhase, PodGroup};
 use crate::{
     Context,
     args::{JobArgs, JobVerb, JobVerbArgs},
-    client, commands,
+    commands,
     failure::{Answer, Blame, Failure, Outcome},
     jobs::{self, by_job, is_final, phase, reason},
     mirror::Mirror,
     objects::{mirror_one, title},
+    suspend,
     wait::{self, Progress},
 };
 
@@ -43,7 +44,7 @@ impl Failure for JobError {
 
 /// What a job is told to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
+pub enum Order {
     Suspend,
     Resume,
     Restart,
@@ -69,36 +70,37 @@ pub fn run(args: &JobArgs, context: &Context) -> Outcome {
         JobVerb::Resume(args) => (Order::Resume, args),
         JobVerb::Restart(args) => (Order::Restart, args),
     };
-    client::runtime()?.block_on(async {
-        let client = client::connect_as(&args.cluster).await?;
-        let namespace = args.namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
-        let job = jobs::fetch(&client, &namespace, &args.name).await?;
-        let title = title::<Job>(&args.name);
-        let command = match order.start(phase(&job)) {
-            Start::Give => Some(commands::give::<Job>(&client, &namespace, order.action(), &job.metadata).await?),
-            Start::Follow => None,
-            Start::Nothing => {
-                context.printer.say(format_args!("job `{}` is {} already", args.name, phase(&job)));
-                context.printer.data(format_args!("{title} unchanged"));
-                return Ok(Answer::Done);
-            }
-            Start::Refuse(hint) => {
-                let (name, phase) = (args.name.clone(), phase(&job));
-                return Err(JobError::WrongPhase { verb: order.verb(), name, phase, hint }.into());
-            }
-        };
-        if !args.wait.wait {
-            context.printer.data(format_args!("{title} {} asked for", order.verb()));
+    suspend::run(order, args, context)
+}
+
+/// Tells a job of Volcano what to do, and waits for it.
+pub async fn tell(client: &Client, order: Order, job: &Job, args: &JobVerbArgs, context: &Context) -> Outcome {
+    let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
+    let title = title::<Job>(&args.name);
+    let command = match order.start(phase(job)) {
+        Start::Give => Some(commands::give::<Job>(client, namespace, order.action(), &job.metadata).await?),
+        Start::Follow => None,
+        Start::Nothing => {
+            context.printer.say(format_args!("job `{}` is {} already", args.name, phase(job)));
+            context.printer.data(format_args!("{title} unchanged"));
             return Ok(Answer::Done);
         }
-        follow(&client, Goal { order, before: &job }, command, (args, context)).await?;
-        context.printer.data(format_args!("{title} {}", order.done()));
-        Ok(Answer::Done)
-    })
+        Start::Refuse(hint) => {
+            let (name, phase) = (args.name.clone(), phase(job));
+            return Err(JobError::WrongPhase { verb: order.verb(), name, phase, hint }.into());
+        }
+    };
+    if !args.wait.wait {
+        context.printer.data(format_args!("{title} {} asked for", order.verb()));
+        return Ok(Answer::Done);
+    }
+    follow(client, Goal { order, before: job }, command, (args, context)).await?;
+    context.printer.data(format_args!("{title} {}", order.done()));
+    Ok(Answer::Done)
 }
 
 impl Order {
-    fn verb(self) -> &'static str {
+    pub fn verb(self) -> &'static str {
         match self {
             Self::Suspend => "suspend",
             Self::Resume => "resume",
@@ -106,7 +108,7 @@ impl Order {
         }
     }
 
-    fn done(self) -> &'static str {
+    pub fn done(self) -> &'static str {
         match self {
             Self::Suspend => "suspended",
             Self::Resume => "resumed",

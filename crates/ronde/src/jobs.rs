@@ -1,5 +1,8 @@
 //! What several verbs want to know of jobs: whether one is there, in which phase, what it waits for.
 
+pub mod any;
+pub mod instances;
+
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
@@ -22,6 +25,8 @@ pub enum MissingError {
     KindOrJob { namespace: String, name: String },
     #[error("there is neither a pod nor a job `{name}` in namespace `{namespace}`")]
     PodOrJob { namespace: String, name: String },
+    #[error("Not found training job {name} in namespace {namespace}, please use 'submit' to create it.")]
+    Training { namespace: String, name: String },
     #[error("there is no queue `{name}`")]
     Queue { name: String },
 }
@@ -33,7 +38,7 @@ impl Failure for MissingError {
 
     fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::Job { .. } => "`ronde list -A` shows the jobs of all namespaces",
+            Self::Job { .. } | Self::Training { .. } => "`ronde list -A` shows the jobs of all namespaces",
             Self::KindOrJob { .. } => {
                 "`kubectl api-resources` lists the kinds, `ronde list -A` the jobs of all namespaces"
             }
@@ -48,6 +53,14 @@ impl Failure for MissingError {
 pub async fn fetch(client: &Client, namespace: &str, name: &str) -> Result<Job, Box<dyn Failure>> {
     let missing = || MissingError::Job { namespace: namespace.to_owned(), name: name.to_owned() };
     Ok(objects::find::<Job>(client, Some(namespace), name).await?.ok_or_else(missing)?)
+}
+
+/// Says that a job is not there, or that the cluster has no jobs at all.
+pub async fn missing(client: &Client, namespace: &str, name: &str) -> Box<dyn Failure> {
+    match fetch(client, namespace, name).await {
+        Err(failure) => failure,
+        Ok(_) => MissingError::Job { namespace: namespace.to_owned(), name: name.to_owned() }.into(),
+    }
 }
 
 /// Looks for the group of a job; Volcano once called it as the job.

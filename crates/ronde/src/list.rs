@@ -1,22 +1,25 @@
 //! `ronde list`: the jobs, with the words of `kubectl get vcjob`, and why those wait that do.
 //!
-//! A row is made of whatever kind of job; Volcano's are the ones there are.
+//! A row is made of whatever kind of job. Called as `arena` the columns are arena's, see [`arena`].
+
+pub mod arena;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use ronde_api::{Job, PodGroup};
+use ronde_api::{Job, PodGroup, TrainingJob};
 use serde_json::{Value, json};
 
 use crate::{
     Context,
+    arena::JobType,
     args::{GetOutput, ListArgs},
     client::{self, ClientError},
     environment,
     failure::{Answer, Outcome},
     get,
-    jobs::{self, by_job},
+    jobs::{self, any::AnyJob, by_job},
     mirror::{self, Key, Mirror},
     objects,
     printer::{Printer, Reader},
@@ -34,10 +37,13 @@ pub fn run(args: &ListArgs, context: &Context) -> Outcome {
         let client = client::connect_as(&args.cluster).await?;
         let own = args.namespace.as_deref().unwrap_or(client.default_namespace());
         let namespace = (!args.all_namespaces).then_some(own);
-        let mut mirrors = vec![objects::mirror::<Job>(&client, namespace, &[]).await?];
-        if args.output == GetOutput::Wide {
-            mirrors.push(objects::mirror::<PodGroup>(&client, namespace, &[]).await?);
+        if context.caller.is_arena && !args.watch {
+            let scope = arena::Scope { namespace, job_type: args.job_type };
+            return arena::run(&client, scope, args.output, context).await;
         }
+        let mut mirrors = vec![objects::mirror::<Job>(&client, namespace, &[]).await?];
+        mirrors.push(objects::mirror::<PodGroup>(&client, namespace, &[]).await?);
+        mirrors.extend(objects::mirror_if_served::<TrainingJob>(&client, namespace).await?);
         let mut list = List::new(args, context.printer);
         let rows = list.rows(&mirrors)?;
         if rows.is_empty() {
@@ -72,11 +78,29 @@ struct Row {
     queue: String,
     estimate: String,
     message: String,
+    /// The name with its kind.
+    title: String,
     /// As the sentence, only where it is shown: in a watch, rows that look the same are shown once.
     object: Option<Value>,
 }
 
 impl Row {
+    fn of_training(job: TrainingJob) -> Self {
+        let min = job.spec.worker().min_replicas();
+        let job = AnyJob::from(job);
+        Self {
+            name: job.name(),
+            status: job.phase_word(),
+            min_available: min.saturating_add(1),
+            running: i32::try_from(job.running()).unwrap_or(i32::MAX),
+            created: job.created(),
+            queue: job.queue().to_owned(),
+            message: job.message().unwrap_or_default(),
+            title: job.title(),
+            object: None,
+        }
+    }
+
     fn of(job: &Job, group: Option<&PodGroup>) -> Self {
         let status = job.status.clone().unwrap_or_default();
         Self {
@@ -88,6 +112,7 @@ impl Row {
             queue: jobs::queue(&job.spec.queue).to_owned(),
             estimate: jobs::estimate(job).unwrap_or_else(|| "-".to_owned()),
             message: jobs::reason(job, group).unwrap_or_default(),
+            title: objects::title::<Job>(&job.name_any()),
             object: None,
         }
     }
@@ -116,18 +141,26 @@ impl<'a> List<'a> {
         matches!(self.args.output, GetOutput::Json | GetOutput::Yaml)
     }
 
-    /// Makes the rows from a mirror of jobs and, for the reasons, one of groups.
+    /// Makes the rows from mirrors of jobs, of groups for the reasons, and of training jobs if there are such.
     fn rows(&self, mirrors: &[Mirror]) -> Result<BTreeMap<Key, Row>, ClientError> {
-        let groups = by_job(mirrors.get(1).map_or(Ok(Vec::new()), Mirror::all)?);
+        let groups = by_job(mirrors[1].all()?);
+        let batch = mirrors[0].all::<Job>()?.into_iter().map(|job| {
+            let row = Row::of(&job, groups.get(jobs::uid(&job)));
+            (JobType::of_batch(&job), row)
+        });
+        let training = mirrors.get(2).map_or(Ok(Vec::new()), Mirror::all::<TrainingJob>)?.into_iter();
+        let training = training.map(|job| (JobType::of_training(&job), Row::of_training(job)));
+        let objects = mirrors[0].objects().iter().chain(mirrors.get(2).into_iter().flat_map(Mirror::objects));
         let mut rows = BTreeMap::new();
-        for (job, (key, object)) in mirrors[0].all::<Job>()?.iter().zip(mirrors[0].objects()) {
-            let mut row = Row::of(job, groups.get(jobs::uid(job)));
+        for ((job_type, mut row), ((namespace, _), object)) in batch.chain(training).zip(objects) {
             row.object = self.is_whole().then(|| object.clone());
             if self.args.output != GetOutput::Wide {
                 row.message.clear();
             }
-            if self.args.queue.as_ref().is_none_or(|queue| *queue == row.queue) {
-                rows.insert(key.clone(), row);
+            let is_wanted = self.args.job_type.is_none_or(|wanted| job_type == wanted);
+            if is_wanted && self.args.queue.as_ref().is_none_or(|queue| *queue == row.queue) {
+                // Two jobs of different kinds may have one name.
+                rows.insert((namespace.clone(), row.name.clone() + " " + &row.title), row);
             }
         }
         Ok(rows)
@@ -158,7 +191,7 @@ impl<'a> List<'a> {
                 objects.fold(Reader::There, |_, object| self.show_object(&object))
             }
             GetOutput::Name => {
-                let titles: Vec<String> = rows.values().map(|row| objects::title::<Job>(&row.name)).collect();
+                let titles: Vec<&str> = rows.values().map(|row| row.title.as_str()).collect();
                 self.printer.data(titles.join("\n"))
             }
             GetOutput::Table | GetOutput::Wide => {

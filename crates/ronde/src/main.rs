@@ -5,9 +5,12 @@
 
 mod agent;
 mod apply;
+mod arena;
 mod args;
+mod attach;
 mod client;
 mod commands;
+mod completion;
 mod data_dir;
 mod delete;
 mod down;
@@ -27,29 +30,36 @@ mod mirror;
 mod objects;
 mod operator;
 mod printer;
+mod prune;
 mod queue;
 mod refusals;
 mod resources;
 mod rsh;
 mod run;
+mod scale;
 mod show;
 mod signals;
 mod status;
+mod submit;
+mod suspend;
 mod table;
+mod top;
 mod up;
 mod wait;
+mod whoami;
 
 use std::{
     panic::{self, AssertUnwindSafe},
     process::ExitCode,
 };
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::{
-    args::{Args, Verb},
+    arena::{Caller, arguments},
+    args::{Args, TRAINING_VERBS, Verb},
     environment::Environment,
-    failure::{Blame, Outcome},
+    failure::{Answer, Blame, Outcome},
     printer::Printer,
 };
 
@@ -58,6 +68,7 @@ use crate::{
 pub struct Context {
     pub environment: Environment,
     pub printer: Printer,
+    pub caller: Caller,
 }
 
 fn main() -> ExitCode {
@@ -66,16 +77,45 @@ fn main() -> ExitCode {
     if let Some(code) = ronde_node::helper::run(&words).or_else(|| ronde_launch::keep::run(&words)) {
         return code;
     }
-    let other_name = run::as_horovodrun(&words).or_else(|| rsh::as_ssh(&words));
-    let args = other_name.unwrap_or_else(Args::parse);
-    let context = Context { environment: Environment::read(), printer: Printer { quiet: args.quiet } };
+    let caller = Caller::of(std::env::args_os().next().as_deref());
+    let args = match run::as_horovodrun(&words).or_else(|| rsh::as_ssh(&words)).map_or_else(|| read(words, caller), Ok) {
+        Ok(args) => args,
+        Err(code) => return ExitCode::from(code),
+    };
+    let has_one_code = caller.is_arena || args.verb.is_of_training();
+    let context = Context { environment: Environment::read(), printer: Printer { quiet: args.quiet, caller }, caller };
     panic::set_hook(Box::new(|bug| printer::bug(&bug.to_string())));
     let code = match panic::catch_unwind(AssertUnwindSafe(|| run(args.verb, &context))) {
         Ok(Ok(answer)) => answer.exit_code(),
-        Ok(Err(failure)) => context.printer.failure(&*failure),
+        Ok(Err(failure)) => match context.printer.failure(&*failure) {
+            code if code != Blame::Bug.exit_code() && has_one_code => Answer::No.exit_code(),
+            code => code,
+        },
         Err(_) => Blame::Bug.exit_code(),
     };
     ExitCode::from(code)
+}
+
+/// Reads the arguments; without a good answer, returns the exit code.
+fn read(words: Vec<String>, caller: Caller) -> Result<Args, u8> {
+    let words = if caller.is_arena { arguments::persistent(words) } else { words };
+    let translated = arguments::deprecated(words, &Args::command());
+    let printer = Printer { quiet: false, caller };
+    translated.notices.iter().for_each(|notice| printer.say(notice));
+    let words = submit::file::expand(translated.words).map_err(|error| {
+        printer.failure(&error);
+        Answer::No.exit_code()
+    })?;
+    let verb = words.get(1).map(String::as_str).unwrap_or_default();
+    let has_one_code = caller.is_arena || TRAINING_VERBS.contains(&verb);
+    let mut command = Args::command().name(caller.name()).bin_name(caller.name());
+    let found = command.try_get_matches_from_mut(words).and_then(|found| Args::from_arg_matches(&found));
+    found.map_err(|error| {
+        // Nobody is there to be told when it cannot be printed.
+        let _ = error.print();
+        let answer = if error.use_stderr() { Answer::No } else { Answer::Done };
+        if answer == Answer::Done || has_one_code { answer.exit_code() } else { Blame::User.exit_code() }
+    })
 }
 
 fn run(verb: Verb, context: &Context) -> Outcome {
@@ -96,5 +136,16 @@ fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Run(args) => run::run(&args),
         Verb::Agent(args) => agent::run(&args, context),
         Verb::Rsh(args) => rsh::run(&args, context),
+        Verb::Submit(args) => submit::run(&args, context),
+        Verb::Scaleout(args) => scale::out(&args, context),
+        Verb::Scalein(args) => scale::inwards(&args, context),
+        Verb::Suspend(args) => suspend::suspend(&args, context),
+        Verb::Resume(args) => suspend::resume(&args, context),
+        Verb::Attach(args) => attach::run(&args, context),
+        Verb::Top(args) => top::run(&args, context),
+        Verb::Prune(args) => prune::run(&args, context),
+        Verb::Completion(args) => completion::run(&args, context),
+        Verb::Version(args) => completion::version(&args, context),
+        Verb::Whoami(args) => whoami::run(&args, context),
     }
 }

@@ -62,6 +62,32 @@ pub async fn list<T: Resource + DeserializeOwned>(
     Ok(mirror::<T>(client, namespace, selectors).await?.all()?)
 }
 
+/// Looks for an object of a kind that a cluster may not have.
+pub async fn find_if_served<T: Resource + DeserializeOwned>(
+    client: &Client,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<Option<T>, ClientError> {
+    let request = client::get(&path::<T>(namespace, Some(name)), JSON);
+    match client::send(client, request, Vec::new()).await {
+        Ok(answer) => Ok(Some(serde_json::from_slice(&answer.body).map_err(|source| ClientError::NotJson { source })?)),
+        Err(ClientError::Refused { code: StatusCode::NOT_FOUND, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Mirrors the objects of a kind, if the cluster has it.
+pub async fn mirror_if_served<T: Resource>(
+    client: &Client,
+    namespace: Option<&str>,
+) -> Result<Option<Mirror>, ClientError> {
+    match Mirror::start(client, &path::<T>(namespace, None), &[]).await {
+        Ok(mirror) => Ok(Some(mirror)),
+        Err(ClientError::Refused { code: StatusCode::NOT_FOUND, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Mirrors the objects of a kind.
 pub async fn mirror<T: Resource>(
     client: &Client,

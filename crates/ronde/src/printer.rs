@@ -9,13 +9,18 @@ use std::{
     io::{self, Write as _},
 };
 
-use crate::failure::{Blame, Failure};
+use crate::{
+    arena::Caller,
+    failure::{Blame, Failure},
+};
 
 /// Writes for people and for programs.
 #[derive(Debug, Clone, Copy)]
 pub struct Printer {
     /// Failures and data only.
     pub quiet: bool,
+    /// In whose form failures are told.
+    pub caller: Caller,
 }
 
 #[expect(clippy::unused_self, reason = "whoever prints does it through the one printer of the command")]
@@ -49,7 +54,12 @@ impl Printer {
 
     /// Shows a failure and returns the exit code.
     pub fn failure(self, failure: &dyn Failure) -> u8 {
-        let _ = io::stderr().lock().write_all(render(failure).as_bytes());
+        let text = render(failure);
+        let text = match text.strip_prefix("error: ").filter(|_| self.caller.is_arena) {
+            Some(text) => format!("ERRO[{:04}] {text}", self.caller.seconds()),
+            None => text,
+        };
+        let _ = io::stderr().lock().write_all(text.as_bytes());
         failure.blame().exit_code()
     }
 }

@@ -46,7 +46,9 @@ impl Failure for ResourceError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Word { .. } => Some("`kubectl api-resources` lists the kinds".to_owned()),
-            Self::Kind { api_version, .. } if api_version.contains(".volcano.sh/") => {
+            Self::Kind { api_version, .. }
+                if api_version.contains(".volcano.sh/") || api_version.starts_with("kai.alibabacloud.com/") =>
+            {
                 Some("a `ronde up` with nodes brings it; so does `ronde operator` to a cluster".to_owned())
             }
             Self::Kind { .. } => Some("apply its CustomResourceDefinition first".to_owned()),

@@ -1,14 +1,13 @@
 //! `ronde get JOB`: all that a person wants to know of one job: its phase and why, its tasks, its pods, what happened.
 //!
-//! Only reads. Pods are shown by the columns that the API gives them.
+//! Only reads. Pods are shown by the columns that the API gives them. Training jobs have the form of [`training`].
+
+pub mod training;
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use k8s_openapi::{
-    Resource as _,
-    api::core::v1::{Event, Pod},
-};
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{Client, ResourceExt as _};
 use ronde_api::{Job, JobStatus, PodGroup, PodPhase, TaskSpec, names};
 use serde_json::Value;
@@ -20,9 +19,7 @@ use crate::{
     environment,
     failure::{Answer, Failure, Outcome},
     get::AS_TABLE,
-    jobs::{self, MissingError},
-    objects,
-    resources::{Catalogue, Resource},
+    jobs, objects,
     table::{self, Layout, View, age_since},
 };
 
@@ -31,19 +28,6 @@ const EVENTS_MAX: usize = 10;
 
 /// The reason under which events of jobs repeat those of their groups.
 const POD_GROUP_PENDING: &str = "PodGroupPending";
-
-/// Looks for the job that a word which is no kind may mean; returns the kind of jobs.
-pub async fn find<'a>(
-    client: &Client,
-    args: &GetArgs,
-    catalogue: &'a Catalogue,
-) -> Result<&'a Resource, Box<dyn Failure>> {
-    let namespace = namespace(client, args);
-    let missing = || MissingError::KindOrJob { namespace: namespace.to_owned(), name: args.kind.clone() };
-    let resource = catalogue.find_kind(Job::API_VERSION, Job::KIND).map_err(|_| missing())?;
-    let found = objects::find::<Job>(client, Some(namespace), &args.kind).await?;
-    if found.is_some() { Ok(resource) } else { Err(missing().into()) }
-}
 
 /// Shows the job.
 pub async fn run(client: &Client, args: &GetArgs, context: &Context) -> Outcome {
@@ -108,7 +92,8 @@ async fn fetch_events(
     Ok(events)
 }
 
-fn last_seen(event: &Event) -> Option<Timestamp> {
+/// Returns when an event was last seen.
+pub fn last_seen(event: &Event) -> Option<Timestamp> {
     let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref()).map(|time| time.0);
     let last = event.last_timestamp.as_ref().map(|time| time.0);
     series.or(last).or(event.event_time.as_ref().map(|time| time.0)).or(event.creation_timestamp().map(|time| time.0))

@@ -132,6 +132,53 @@ pub fn age_since(then: Option<Timestamp>, now: Timestamp) -> String {
     then.map(|then| age(now.duration_since(then))).unwrap_or_default()
 }
 
+/// A span of time as arena writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub SignedDuration);
+
+impl Span {
+    pub fn between(then: Option<Timestamp>, now: Timestamp) -> Self {
+        Self(then.map_or(SignedDuration::ZERO, |then| now.duration_since(then)))
+    }
+
+    /// Always in seconds, as in its JSON.
+    pub fn seconds(self) -> String {
+        format!("{}s", self.0.as_secs().max(0))
+    }
+}
+
+impl std::fmt::Display for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.as_secs() {
+            ..-1 => f.write_str("<invalid>"),
+            -1 => f.write_str("0s"),
+            seconds @ 0..60 => write!(f, "{seconds}s"),
+            seconds @ 60..3_600 => write!(f, "{}m", seconds / 60),
+            seconds @ 3_600..86_400 => write!(f, "{}h", seconds / 3_600),
+            seconds @ 86_400..31_536_000 => write!(f, "{}d", seconds / 86_400),
+            seconds => write!(f, "{}y", seconds / 31_536_000),
+        }
+    }
+}
+
+/// Lays out a table as arena does: two spaces between, and if it is so wanted an indent and dashes below the words.
+pub fn arena(columns: &[&str], rows: Vec<Vec<String>>, dashed: bool) -> Vec<String> {
+    let header = columns.iter().map(|name| (*name).to_owned()).collect();
+    let dashes = dashed.then(|| columns.iter().map(|name| "-".repeat(name.chars().count())).collect());
+    let lines: Vec<Vec<String>> = std::iter::once(header).chain(dashes).chain(rows).collect();
+    let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |cells: &Vec<String>| {
+        let padded = cells.iter().zip(&widths).map(|(cell, width)| {
+            let clean: String = cell.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            format!("{clean:<width$}  ", width = *width)
+        });
+        let text: String = padded.collect();
+        format!("{}{}", if dashed { "  " } else { "" }, text.trim_end())
+    };
+    lines.iter().map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -195,6 +242,19 @@ mod tests {
         let expected = ["NAMESPACE   NAME   SIZE   MESSAGE", "demo        web    7      why"];
         assert_eq!(Layout::new(wide).render(&table), expected);
         assert_eq!(render(&["NAME"], vec![vec!["web".to_owned()]]), ["NAME", "web"]);
+    }
+
+    #[test]
+    fn spans_and_tables_of_arena_have_its_form() {
+        let spans = [-5, -1, 13, 60, 3_599, 7_200, 172_800, 40_000_000];
+        let spans = spans.map(|seconds| Span(SignedDuration::from_secs(seconds)).to_string());
+        assert_eq!(spans, ["<invalid>", "0s", "13s", "1m", "59m", "2h", "2d", "1y"]);
+        let rows = || vec![vec!["mnist-launcher".to_owned(), "Running".to_owned(), "a\nb".to_owned()]];
+        let columns = ["NAME", "STATUS", "NODE"];
+        let expected =
+            ["  NAME            STATUS   NODE", "  ----            ------   ----", "  mnist-launcher  Running  a b"];
+        assert_eq!(arena(&columns, rows(), true), expected);
+        assert_eq!(arena(&columns, rows(), false), ["NAME            STATUS   NODE", "mnist-launcher  Running  a b"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use ronde_api::{DequeueStrategy, Duration, ResourceList};
 
 use super::{ClusterArgs, GetOutput, parse_quantity};
+use crate::arena::JobType;
 
 /// Whether to wait for what was asked for, and for how long.
 #[derive(Debug, Clone, Copy, ClapArgs)]
@@ -26,8 +27,9 @@ pub struct DeleteArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// Kind and then names, as in `pods web db`; or `KIND/NAME`, as in `pod/web vcjob/mnist`.
-    #[arg(value_name = "KIND NAME", required_unless_present = "files", conflicts_with = "files")]
+    /// Kind and then names, as in `pods web db`; or `KIND/NAME`, as in `pod/web vcjob/mnist`; or, if the first is no
+    /// kind, jobs.
+    #[arg(value_name = "KIND NAME|JOB", required_unless_present = "files", conflicts_with = "files")]
     pub words: Vec<String>,
 
     /// Manifest, or a directory of them (.yaml, .yml, .json); `-` reads stdin. May be repeated.
@@ -38,9 +40,17 @@ pub struct DeleteArgs {
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
 
-    /// Objects that are not there count as deleted.
+    /// Objects that are not there count as deleted; called as `arena`, jobs do so anyway.
     #[arg(long)]
     pub ignore_not_found: bool,
+
+    /// Jobs that are not there are a failure, also when called as `arena`.
+    #[arg(long, conflicts_with = "ignore_not_found")]
+    pub fail_not_found: bool,
+
+    /// The names are those of jobs, of this type.
+    #[arg(short = 'T', long = "type", value_name = "TYPE", conflicts_with = "files")]
+    pub job_type: Option<JobType>,
 
     /// What becomes of the objects that belong to them.
     #[arg(long, value_name = "HOW", default_value = "background")]
@@ -77,6 +87,10 @@ pub struct ListArgs {
     #[arg(short = 'Q', long, value_name = "NAME")]
     pub queue: Option<String>,
 
+    /// Only jobs of this type.
+    #[arg(short = 'T', long = "type", value_name = "TYPE")]
+    pub job_type: Option<JobType>,
+
     /// Go on showing changes until Ctrl-C.
     #[arg(short, long)]
     pub watch: bool,
@@ -86,12 +100,12 @@ pub struct ListArgs {
     pub output: GetOutput,
 }
 
-#[derive(Debug, Clone, ClapArgs)]
+#[derive(Debug, Clone, Default, ClapArgs)]
 pub struct LogsArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// Name of a pod or, if there is no such pod, of a job; `pod/NAME` and `vcjob/NAME` leave no doubt.
+    /// Name of a pod or, if there is no such pod, of a job; `pod/NAME`, `vcjob/NAME` and `trainingjob/NAME` leave no doubt.
     #[arg(value_name = "POD|JOB")]
     pub name: String,
 
@@ -115,13 +129,49 @@ pub struct LogsArgs {
     #[arg(short, long)]
     pub follow: bool,
 
-    /// Only the last lines.
-    #[arg(long, value_name = "LINES")]
-    pub tail: Option<u64>,
+    /// Only the last lines; -1 for all.
+    #[arg(short, long, value_name = "LINES", allow_negative_numbers = true)]
+    pub tail: Option<i64>,
+
+    /// Only what was written since then, as in `1h2m3s`.
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "since_time")]
+    pub since: Option<Duration>,
+
+    /// Only what was written since this moment, as in `2026-01-02T15:04:05Z`.
+    #[arg(long, value_name = "MOMENT")]
+    pub since_time: Option<String>,
+
+    /// Write in front of each line when it was written.
+    #[arg(long)]
+    pub timestamps: bool,
+
+    /// All pods of the job; of a training job else only the launcher, which writes what the ranks say.
+    #[arg(short, long, conflicts_with = "instance")]
+    pub all: bool,
+
+    /// Only this pod of the job.
+    #[arg(short, long, value_name = "POD", conflicts_with_all = ["task", "index"])]
+    pub instance: Option<String>,
+
+    /// Type of the job, if there are several of its name.
+    #[arg(short = 'T', long = "type", value_name = "TYPE")]
+    pub job_type: Option<JobType>,
 
     /// Of the run before the last restart.
     #[arg(short, long, conflicts_with = "follow")]
     pub previous: bool,
+}
+
+impl LogsArgs {
+    /// All that a job writes.
+    pub fn to_the_end(name: &str) -> Self {
+        Self { name: name.to_owned(), follow: true, ..Self::default() }
+    }
+
+    /// Whether only a job can be meant.
+    pub fn is_of_job(&self) -> bool {
+        self.all || self.task.is_some() || self.index.is_some() || self.instance.is_some() || self.job_type.is_some()
+    }
 }
 
 #[derive(Debug, Clone, ClapArgs)]
@@ -308,7 +358,7 @@ fn parse_amounts(text: &str) -> Result<Amounts, String> {
     Ok(Amounts(amounts))
 }
 
-fn parse_time(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
     let time: Duration = text.parse().map_err(|error: ronde_api::DurationError| error.to_string())?;
     if time.is_negative() { Err("is in the past".to_owned()) } else { Ok(time) }
 }

@@ -1,14 +1,18 @@
 //! The logs of a job: those of its pods, one after the other, or all together as they go on.
 //!
 //! With more than one pod in the selection, each line has the name of its pod in front. That follows from the job alone,
-//! so it does not depend on how far the job has come.
+//! so it does not depend on how far the job has come. The output of a training job is that of its launcher; `--all` is
+//! that of its workers too.
 
 use std::collections::BTreeSet;
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::{Client, ResourceExt as _};
-use ronde_api::{Job, JobPhase, names};
+use ronde_api::{
+    Job,
+    names::{self, elastic},
+};
 
 use super::stream::{self, Wanted};
 use crate::{
@@ -16,9 +20,11 @@ use crate::{
     args::LogsArgs,
     client::ClientError,
     failure::{Answer, Blame, Failure, Outcome},
-    jobs::{self, is_controlled_by, is_final, phase},
-    mirror,
-    objects::{self, mirror_one},
+    jobs::{
+        self,
+        any::{self, AnyJob, State},
+    },
+    mirror, objects,
     printer::{Printer, Reader},
 };
 
@@ -45,10 +51,61 @@ impl Failure for SelectionError {
 }
 
 /// Writes the logs of a job.
-pub async fn run(client: &Client, args: &LogsArgs, job: &Job, context: &Context) -> Outcome {
-    let selected = select(job, args.task.as_deref(), args.index)?;
-    let logs = Logs { client, args, job, width: width(&selected), selected, printer: context.printer };
+pub async fn run(client: &Client, args: &LogsArgs, job: &AnyJob, context: &Context) -> Outcome {
+    let selection = Selection::new(args, job, context.caller.is_arena)?;
+    let logs = Logs { client, args, job, selection, printer: context.printer };
     if args.follow { logs.follow().await } else { logs.once().await }
+}
+
+/// Which pods are meant.
+#[derive(Debug, PartialEq, Eq)]
+enum Selection {
+    /// These, in this order.
+    Named(Vec<String>),
+    /// Those of a training job that there are, of a role and an index if they are given: they come and go.
+    Present { role: Option<String>, index: Option<u32> },
+}
+
+impl Selection {
+    fn new(args: &LogsArgs, job: &AnyJob, only_chief: bool) -> Result<Self, SelectionError> {
+        let (task, index) = (args.task.clone(), args.index);
+        let is_open = task.is_none() && index.is_none() && !args.all;
+        match (&args.instance, job) {
+            (Some(instance), _) => Ok(Self::Named(vec![instance.clone()])),
+            (None, AnyJob::Training(_)) if is_open => Ok(Self::Named(vec![job.chief()])),
+            (None, AnyJob::Training(_)) => {
+                let roles = || [elastic::LAUNCHER, elastic::WORKER].map(str::to_owned).into();
+                match task {
+                    Some(task) if task != elastic::LAUNCHER && task != elastic::WORKER => {
+                        Err(SelectionError::Task { job: job.name(), task, tasks: roles() })
+                    }
+                    role => Ok(Self::Present { role, index }),
+                }
+            }
+            (None, AnyJob::Batch(_)) if only_chief && is_open => Ok(Self::Named(vec![job.chief()])),
+            (None, AnyJob::Batch(job)) => Ok(Self::Named(select(job, task.as_deref(), index)?)),
+        }
+    }
+
+    fn has(&self, pod: &Pod) -> bool {
+        match self {
+            Self::Named(names) => names.contains(&pod.name_any()),
+            Self::Present { role, index } => {
+                let label = |key: &str| pod.labels().get(key);
+                role.as_ref().is_none_or(|role| label(elastic::ROLE) == Some(role))
+                    && index.is_none_or(|index| label(elastic::INDEX) == Some(&index.to_string()))
+            }
+        }
+    }
+
+    /// Returns how wide the names of pods are, if they are to be written.
+    fn width(&self, job: &AnyJob) -> Option<usize> {
+        match self {
+            Self::Named(names) if names.len() == 1 => None,
+            Self::Named(names) => names.iter().map(|name| name.chars().count()).max(),
+            Self::Present { .. } => Some(elastic::worker(&job.name(), 10).chars().count()),
+        }
+    }
 }
 
 /// Returns the names of the pods that are meant, in the order of the tasks.
@@ -73,16 +130,11 @@ fn select(job: &Job, task: Option<&str>, index: Option<u32>) -> Result<Vec<Strin
     }
 }
 
-fn width(pods: &[String]) -> usize {
-    pods.iter().map(|pod| pod.chars().count()).max().unwrap_or(0)
-}
-
 struct Logs<'a> {
     client: &'a Client,
     args: &'a LogsArgs,
-    job: &'a Job,
-    selected: Vec<String>,
-    width: usize,
+    job: &'a AnyJob,
+    selection: Selection,
     printer: Printer,
 }
 
@@ -92,9 +144,7 @@ impl Logs<'_> {
         let pods = objects::list::<Pod>(self.client, self.namespace(), &[("labelSelector", &selector)]).await?;
         let pods = self.meant(pods);
         if pods.is_empty() {
-            let group = jobs::find_group(self.client, self.job).await?;
-            let why = jobs::reason(self.job, group.as_ref()).map(|why| format!(": {why}")).unwrap_or_default();
-            self.printer.say(format_args!("job `{}` has no pods, it is {}{why}", self.job.name_any(), phase(self.job)));
+            self.printer.say(self.nothing().await?);
         }
         for pod in &pods {
             if attempt(pod, self.container_of(pod)).is_none() {
@@ -109,7 +159,7 @@ impl Logs<'_> {
     /// Writes until the job has ended and all has been read.
     async fn follow(&self) -> Outcome {
         let (namespace, selector) = (self.namespace(), self.selector());
-        let job = mirror_one::<Job>(self.client, namespace, &self.job.name_any()).await?;
+        let job = any::mirror(self.client, self.job).await?;
         let pods = objects::mirror::<Pod>(self.client, namespace, &[("labelSelector", &selector)]).await?;
         let mut mirrors = [job, pods];
         let mut begun = BTreeSet::new();
@@ -121,7 +171,7 @@ impl Logs<'_> {
                     writing.push(async move { self.write(&pod).await });
                 }
             }
-            if writing.is_empty() && is_over(self.job, mirrors[0].one()?.as_ref()) {
+            if writing.is_empty() && is_over(self.job, any::of_mirror(self.job, &mirrors[0])?.as_ref()) {
                 return Ok(Answer::Done);
             }
             tokio::select! {
@@ -134,19 +184,35 @@ impl Logs<'_> {
         }
     }
 
+    /// Says why there is nothing to read.
+    async fn nothing(&self) -> Result<String, Box<dyn Failure>> {
+        let why = match self.job {
+            AnyJob::Batch(job) => jobs::reason(job, jobs::find_group(self.client, job).await?.as_ref()),
+            AnyJob::Training(_) => self.job.message(),
+        };
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+        let what = match (&self.selection, self.job) {
+            (Selection::Named(names), AnyJob::Training(_)) => {
+                format!("instance `{}` is not running", names.join("`, `"))
+            }
+            _ => format!("job `{}` has no pods", self.job.name()),
+        };
+        let it = if what.starts_with("job") { "it" } else { "the job" };
+        Ok(format!("{what}, {it} is {}{why}", self.job.phase_word()))
+    }
+
     fn namespace(&self) -> Option<&str> {
-        self.job.metadata.namespace.as_deref()
+        Some(self.job.namespace())
     }
 
     fn selector(&self) -> String {
-        format!("{}={}", names::JOB_NAME, self.job.name_any())
+        self.job.selector()
     }
 
     /// Returns those of the pods that are meant, in the order of the tasks.
     fn meant(&self, mut pods: Vec<Pod>) -> Vec<Pod> {
-        let place = |pod: &Pod| self.selected.iter().position(|name| *name == pod.name_any());
-        pods.retain(|pod| is_controlled_by(&pod.metadata, jobs::uid(self.job)) && place(pod).is_some());
-        pods.sort_by_key(place);
+        pods.retain(|pod| self.job.owns(pod) && self.selection.has(pod));
+        pods.sort_by_key(|pod| self.job.place(pod));
         pods
     }
 
@@ -169,10 +235,10 @@ impl Logs<'_> {
             }
             Err(error) => return Err(error),
         };
-        if self.selected.len() == 1 {
-            return stream::copy(log, self.printer).await;
+        match self.selection.width(self.job) {
+            None => stream::copy(log, self.printer).await,
+            Some(width) => stream::copy_lines(log, &format!("{name:<width$} | "), self.printer).await,
         }
-        stream::copy_lines(log, &format!("{name:<width$} | ", width = self.width), self.printer).await
     }
 }
 
@@ -189,13 +255,15 @@ fn attempt(pod: &Pod, container: &str) -> Option<i32> {
 }
 
 /// Tells whether a job will say no more.
-fn is_over(job: &Job, now: Option<&Job>) -> bool {
-    let now = now.filter(|now| jobs::uid(now) == jobs::uid(job));
-    now.is_none_or(|now| is_final(phase(now)) || phase(now) == JobPhase::Aborted)
+fn is_over(job: &AnyJob, now: Option<&AnyJob>) -> bool {
+    let now = now.filter(|now| now.uid() == job.uid());
+    // What is on its way to be suspended still writes.
+    now.is_none_or(|now| now.state().is_final() || now.state() == State::Suspended && now.phase_word() != "Aborting")
 }
 
 #[cfg(test)]
 mod tests {
+    use ronde_api::TrainingJob;
     use serde_json::{Value, json};
 
     use super::*;
@@ -228,6 +296,33 @@ mod tests {
         );
     }
 
+    fn check_selection(name: &str, line: &str, job: &AnyJob, expected: (&str, bool)) {
+        use clap::Parser as _;
+        let words = ["ronde", "logs", "lm"].into_iter().chain(line.split_whitespace());
+        let crate::args::Verb::Logs(args) = crate::args::Args::parse_from(words).verb else { panic!("{line}") };
+        let selection = Selection::new(&args, job, true).unwrap();
+        let pod = |pod: &str, role: &str, index: &str| -> Pod {
+            let labels = json!({"training-job-role": role, "replica-index": index});
+            serde_json::from_value(json!({"metadata": {"name": pod, "labels": labels}})).unwrap()
+        };
+        let pods = [("lm-launcher", "launcher", ""), ("lm-worker-0", "worker", "0"), ("lm-worker-12", "worker", "12")];
+        let pods = pods.iter().chain([&("lm-master-0", "", "")]).map(|(name, role, index)| pod(name, role, index));
+        let meant: Vec<String> = pods.filter(|pod| selection.has(pod)).map(|pod| pod.name_any()).collect();
+        assert_eq!((meant.join(" ").as_str(), selection.width(job).is_some()), expected, "{name}");
+    }
+
+    #[test]
+    fn the_output_of_a_training_job_is_that_of_its_launcher() {
+        let training: TrainingJob = serde_json::from_value(json!({"metadata": {"name": "lm"}})).unwrap();
+        let training = AnyJob::from(training);
+        check_selection("alone", "", &training, ("lm-launcher", false));
+        check_selection("all", "--all", &training, ("lm-launcher lm-worker-0 lm-worker-12 lm-master-0", true));
+        check_selection("workers", "--task worker", &training, ("lm-worker-0 lm-worker-12", true));
+        check_selection("one", "-i lm-worker-12", &training, ("lm-worker-12", false));
+        check_selection("an index", "--index 12", &training, ("lm-worker-12", true));
+        check_selection("a batch job, for arena", "", &job("Running").into(), ("lm-master-0", false));
+    }
+
     #[test]
     fn an_attempt_of_a_container_is_counted_once_it_has_started() {
         let pod = |state: Value, last: Value| -> Pod {
@@ -247,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_job_that_ended_or_went_says_no_more() {
-        let is_over = |now: Option<Job>| is_over(&job("Running"), now.as_ref());
+        let is_over = |now: Option<Job>| is_over(&job("Running").into(), now.map(AnyJob::from).as_ref());
         assert!(!is_over(Some(job("Running"))));
         assert!(!is_over(Some(job("Restarting"))));
         assert!(is_over(Some(job("Completed"))));

@@ -3,7 +3,7 @@
 //! A name is that of a pod if there is such a pod, else that of a job: a pod is the smaller thing, and was there first in
 //! the words of kubectl. `pod/NAME`, `vcjob/NAME`, `--task` and `--index` leave no doubt.
 
-mod job;
+pub mod job;
 mod stream;
 
 use kube::Client;
@@ -14,8 +14,8 @@ use crate::{
     args::LogsArgs,
     client,
     failure::{Answer, Blame, Failure, Outcome},
-    jobs::{self, MissingError},
-    objects::{self, is_missing},
+    jobs::{self, MissingError, any},
+    objects::is_missing,
 };
 
 /// Why a name cannot be used.
@@ -34,7 +34,9 @@ impl Failure for LogsError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Kind { .. } => Some("write `pod/NAME`, `vcjob/NAME` or the name alone".to_owned()),
+            Self::Kind { .. } => {
+                Some("write `pod/NAME`, `vcjob/NAME`, `trainingjob/NAME` or the name alone".to_owned())
+            }
             Self::OnlyForJobs { .. } => None,
         }
     }
@@ -56,17 +58,17 @@ pub fn run(args: &LogsArgs, context: &Context) -> Outcome {
         let namespace = args.namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
         match named {
             Named::Pod(pod) => of_pod(&client, &Wanted::new(args, &namespace, pod), context).await,
-            Named::Job(name) => {
-                let job = jobs::fetch(&client, &namespace, name).await?;
-                job::run(&client, args, &job, context).await
-            }
+            Named::Job(name) => match any::find(&client, &namespace, name, args.job_type).await? {
+                Some(job) => job::run(&client, args, &job, context).await,
+                None => Err(jobs::missing(&client, &namespace, name).await),
+            },
             Named::Either(name) => of_either(&client, args, (&namespace, name), context).await,
         }
     })
 }
 
 fn named(args: &LogsArgs) -> Result<Named<'_>, LogsError> {
-    let is_of_job = args.task.is_some() || args.index.is_some();
+    let is_of_job = args.is_of_job();
     let Some((kind, name)) = args.name.split_once('/') else {
         return Ok(if is_of_job { Named::Job(&args.name) } else { Named::Either(&args.name) });
     };
@@ -74,7 +76,7 @@ fn named(args: &LogsArgs) -> Result<Named<'_>, LogsError> {
     match kind.split('.').next().unwrap_or_default() {
         "pod" | "pods" | "po" if is_of_job => Err(LogsError::OnlyForJobs { name: name.to_owned() }),
         "pod" | "pods" | "po" => Ok(Named::Pod(name)),
-        "job" | "jobs" | "vcjob" | "vj" => Ok(Named::Job(name)),
+        "job" | "jobs" | "vcjob" | "vj" | "trainingjob" | "trainingjobs" => Ok(Named::Job(name)),
         _ => Err(LogsError::Kind { kind: kind.to_owned(), name: args.name.clone() }),
     }
 }
@@ -95,10 +97,9 @@ async fn of_either(client: &Client, args: &LogsArgs, (namespace, name): (&str, &
     if !is_missing(&error) {
         return Err(error.into());
     }
-    match objects::find(client, Some(namespace), name).await {
-        Ok(Some(job)) => job::run(client, args, &job, context).await,
-        // A cluster without jobs has no job of this name.
-        _ => Err(MissingError::PodOrJob { namespace: namespace.to_owned(), name: name.to_owned() }.into()),
+    match any::find(client, namespace, name, args.job_type).await? {
+        Some(job) => job::run(client, args, &job, context).await,
+        None => Err(MissingError::PodOrJob { namespace: namespace.to_owned(), name: name.to_owned() }.into()),
     }
 }
 

@@ -25,6 +25,9 @@ pub struct Wanted {
     follow: bool,
     tail: Option<u64>,
     previous: bool,
+    timestamps: bool,
+    since_seconds: Option<u64>,
+    since_time: Option<String>,
 }
 
 impl Wanted {
@@ -34,8 +37,12 @@ impl Wanted {
             pod: pod.to_owned(),
             container: args.container.clone(),
             follow: args.follow,
-            tail: args.tail,
+            tail: args.tail.and_then(|tail| u64::try_from(tail).ok()),
             previous: args.previous,
+            timestamps: args.timestamps,
+            // Less than a second ago is not nothing: the API wants at least one.
+            since_seconds: args.since.map(|since| since.to_std().as_secs().max(1)),
+            since_time: args.since_time.clone(),
         }
     }
 
@@ -50,6 +57,15 @@ impl Wanted {
         }
         if self.previous {
             path.push_str("&previous=true");
+        }
+        if self.timestamps {
+            path.push_str("&timestamps=true");
+        }
+        if let Some(seconds) = self.since_seconds {
+            path.push_str(&format!("&sinceSeconds={seconds}"));
+        }
+        if let Some(time) = &self.since_time {
+            path.push_str(&format!("&sinceTime={}", encode(time)));
         }
         path
     }

@@ -15,6 +15,12 @@ fn every_verb_explains_itself() {
     assert_snapshot!("help_charts", all.map(|line| sandbox.transcript(line)).join("\n"));
     let all = ["agent --help", "agent install --help", "rsh --help"];
     assert_snapshot!("help_agents", all.map(|line| sandbox.transcript(line)).join("\n"));
+    let all = ["submit --help", "submit etjob -h", "submit mpijob -h", "submit pytorchjob -h", "submit tfjob -h"];
+    let more =
+        ["submit volcanojob -h", "scaleout etjob --help", "scalein etjob --help", "suspend --help", "attach --help"];
+    let rest = ["top --help", "top job --help", "top node --help", "prune --help", "completion -h", "whoami --help"];
+    let all = all.into_iter().chain(more).chain(rest);
+    assert_snapshot!("help_training", all.map(|line| sandbox.transcript(line)).collect::<Vec<_>>().join("\n"));
     let all = ["queue --help", "queue list --help", "queue get --help", "queue create --help", "queue close --help"];
     let all = all.into_iter().chain(["queue delete --help"]);
     assert_snapshot!("help_queues", all.map(|line| sandbox.transcript(line)).collect::<Vec<_>>().join("\n"));

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 mod charts;
+mod arena;
 mod help;
 mod jobs;
 mod kubeconfig;

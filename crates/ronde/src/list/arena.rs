@@ -1,0 +1,126 @@
+//! The list of jobs in arena's columns, and what `top job` shows of them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Client, ResourceExt as _};
+use serde_json::Value;
+
+use crate::{
+    Context,
+    arena::JobType,
+    args::GetOutput,
+    environment,
+    failure::{Answer, Failure, Outcome},
+    jobs::{
+        any::{self, AnyJob, State},
+        instances,
+    },
+    objects,
+    show::training,
+    table::{self, Span},
+};
+
+/// What is listed.
+#[derive(Debug, Clone, Copy)]
+pub struct Scope<'a> {
+    /// None for all.
+    pub namespace: Option<&'a str>,
+    pub job_type: Option<JobType>,
+}
+
+/// A job and what it has.
+pub struct Row {
+    pub job: AnyJob,
+    pub requested: i64,
+    pub allocated: i64,
+    /// The address of the node of its chief.
+    pub node: String,
+}
+
+/// Fetches the jobs with what they have, the newest first.
+pub async fn fetch(client: &Client, scope: Scope<'_>) -> Result<Vec<Row>, Box<dyn Failure>> {
+    let mut jobs = any::list(client, scope.namespace).await?;
+    jobs.retain(|job| scope.job_type.is_none_or(|wanted| job.job_type() == wanted));
+    let pods = if jobs.is_empty() { BTreeMap::new() } else { by_owner(client, scope.namespace).await? };
+    Ok(jobs.into_iter().map(|job| Row::of(job, &pods)).collect())
+}
+
+async fn by_owner(client: &Client, namespace: Option<&str>) -> Result<BTreeMap<String, Vec<Pod>>, Box<dyn Failure>> {
+    let mut owned: BTreeMap<String, Vec<Pod>> = BTreeMap::new();
+    for pod in objects::list::<Pod>(client, namespace, &[]).await? {
+        let owner = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
+        if let Some(uid) = owner.map(|owner| owner.uid.clone()) {
+            owned.entry(uid).or_default().push(pod);
+        }
+    }
+    Ok(owned)
+}
+
+impl Row {
+    fn of(job: AnyJob, pods: &BTreeMap<String, Vec<Pod>>) -> Self {
+        let pods = pods.get(job.uid()).map_or(&[][..], Vec::as_slice);
+        let chief = pods.iter().find(|pod| job.is_chief(&pod.name_any()));
+        let node = chief.and_then(|pod| pod.status.as_ref()?.host_ip.clone()).unwrap_or_else(|| "N/A".to_owned());
+        let is_placed = |pod: &&Pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+            node.is_some() && !matches!(phase, Some("Succeeded" | "Failed"))
+        };
+        let allocated = pods.iter().filter(is_placed).map(instances::gpus).sum();
+        Self { requested: job.requested_gpus(), allocated, node, job }
+    }
+
+    fn is_active(&self) -> bool {
+        matches!(self.job.state(), State::Pending | State::Running | State::Scaling)
+    }
+
+    fn cells(&self, now: Timestamp) -> Vec<String> {
+        let allocated = if self.is_active() { self.allocated.to_string() } else { "N/A".to_owned() };
+        vec![
+            self.job.name(),
+            self.job.state().to_string(),
+            self.job.job_type().name().to_uppercase(),
+            Span(self.job.duration(now)).to_string(),
+            self.requested.to_string(),
+            allocated,
+            self.node.clone(),
+        ]
+    }
+
+    pub fn to_json(&self, now: Timestamp) -> Value {
+        let mut value = training::summary(&self.job, now);
+        value["allocatedGPUs"] = self.allocated.into();
+        value
+    }
+}
+
+/// Lays out jobs; the fourth column is the duration, by whatever name.
+pub fn lines(rows: &[Row], duration: &str, with_namespace: bool, now: Timestamp) -> Vec<String> {
+    let columns = ["NAME", "STATUS", "TRAINER", duration, "GPU(Requested)", "GPU(Allocated)", "NODE"];
+    let columns: Vec<&str> = with_namespace.then_some("NAMESPACE").into_iter().chain(columns).collect();
+    let row = |row: &Row| {
+        let namespace = with_namespace.then(|| row.job.namespace().to_owned());
+        namespace.into_iter().chain(row.cells(now)).collect()
+    };
+    table::arena(&columns, rows.iter().map(row).collect(), false)
+}
+
+/// Writes the list.
+pub async fn run(client: &Client, scope: Scope<'_>, output: GetOutput, context: &Context) -> Outcome {
+    let rows = fetch(client, scope).await?;
+    let now = environment::now();
+    match output {
+        GetOutput::Json | GetOutput::Yaml => {
+            let all: Value = rows.iter().map(|row| row.to_json(now)).collect();
+            training::write(&all, output == GetOutput::Json, context.printer);
+        }
+        GetOutput::Name => {
+            let names: Vec<String> = rows.iter().map(|row| row.job.title()).collect();
+            context.printer.data(names.join("\n"));
+        }
+        _ => drop(context.printer.data(lines(&rows, "DURATION", scope.namespace.is_none(), now).join("\n"))),
+    }
+    Ok(Answer::Done)
+}
