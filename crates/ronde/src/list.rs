@@ -95,6 +95,7 @@ impl Row {
             running: i32::try_from(job.running()).unwrap_or(i32::MAX),
             created: job.created(),
             queue: job.queue().to_owned(),
+            estimate: "-".to_owned(),
             message: job.message().unwrap_or_default(),
             title: job.title(),
             object: None,

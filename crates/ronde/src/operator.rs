@@ -5,9 +5,8 @@
 
 use http::StatusCode;
 use ronde_control::{
-    operator::{self, MACHINE, News, OperatorError, Options},
     elastic::pod::AgentSettings,
-    operator::{self, News, OperatorError, Options},
+    operator::{self, MACHINE, News, OperatorError, Options},
     runner::Clock,
     scheduling::Scheduler,
     vcjob::objects::KeySource,

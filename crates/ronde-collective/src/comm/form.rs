@@ -8,7 +8,7 @@ use std::{
     collections::BTreeMap,
     io,
     net::{IpAddr, TcpListener},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::Instant,
 };
 

@@ -51,7 +51,8 @@ pub fn expand(words: Vec<String>) -> Result<Vec<String>, FileError> {
 /// Returns where the flags go, and the file, if there is one.
 fn find(words: &[String]) -> Option<(usize, PathBuf)> {
     let ours: Vec<&String> = words.iter().take_while(|word| *word != "--").collect();
-    let submit = ours.iter().position(|word| *word == "submit").filter(|at| *at > 0)?;
+    let verb = ours.iter().skip(1).position(|word| !word.starts_with('-'))? + 1;
+    let submit = Some(verb).filter(|verb| *ours[*verb] == "submit")?;
     let mut found = None;
     for (index, word) in ours.iter().enumerate().skip(submit + 2) {
         if let Some(file) = word.strip_prefix("--file=").or_else(|| word.strip_prefix("-f=")) {
