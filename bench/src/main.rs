@@ -5,8 +5,8 @@
 
 mod apiserver;
 mod collective;
-mod gang;
 mod elastic;
+mod gang;
 mod node;
 mod scheduler;
 

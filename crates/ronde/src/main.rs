@@ -78,7 +78,8 @@ fn main() -> ExitCode {
         return code;
     }
     let caller = Caller::of(std::env::args_os().next().as_deref());
-    let args = match run::as_horovodrun(&words).or_else(|| rsh::as_ssh(&words)).map_or_else(|| read(words, caller), Ok) {
+    let args = match run::as_horovodrun(&words).or_else(|| rsh::as_ssh(&words)).map_or_else(|| read(words, caller), Ok)
+    {
         Ok(args) => args,
         Err(code) => return ExitCode::from(code),
     };

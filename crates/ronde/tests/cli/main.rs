@@ -4,8 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
-mod charts;
 mod arena;
+mod charts;
 mod help;
 mod jobs;
 mod kubeconfig;
