@@ -475,10 +475,8 @@ impl World {
     fn exit(&mut self, id: WorkerId, ended: Ended) {
         let Some(process) = self.processes.remove(&id) else { return };
         let number = process.place.generation;
-        // Who leaves at the end of the training is not missed by those who are at their end too.
-        if process.doing == Doing::Leaving && ended == Ended::Code(0) && process.commits >= Some(COMMITS) {
-            self.break_ring(number);
-        } else if matches!(process.doing, Doing::Training | Doing::Held) {
+        let has_finished = process.doing == Doing::Leaving && process.commits >= Some(COMMITS);
+        if has_finished || matches!(process.doing, Doing::Training | Doing::Held) {
             self.break_ring(number);
         }
         if !process.is_cut {
