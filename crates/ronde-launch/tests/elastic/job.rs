@@ -138,8 +138,8 @@ impl Job {
     pub fn kill(&self, number: usize) {
         let prefix = format!("[{number}]<stdout>:");
         let lines = self.lines();
-        let own = lines.iter().rev().filter_map(|line| line.strip_prefix(&prefix));
-        let pid = own.filter_map(|line| line.split_once("pid ")?.1.parse().ok()).next();
+        let mut own = lines.iter().rev().filter_map(|line| line.strip_prefix(&prefix));
+        let pid = own.find_map(|line| line.split_once("pid ")?.1.parse().ok());
         kill(pid.expect("there is no such worker"));
     }
 
@@ -165,7 +165,7 @@ impl Job {
     pub fn result(&mut self) -> String {
         assert_eq!(self.exit_code(), 0, "{self}");
         let lines = self.lines();
-        let result = lines.iter().filter_map(|line| Some(line.split_once("result: ")?.1.to_owned())).next();
+        let result = lines.iter().find_map(|line| Some(line.split_once("result: ")?.1.to_owned()));
         result.unwrap_or_else(|| panic!("there is no result:\n{self}"))
     }
 }

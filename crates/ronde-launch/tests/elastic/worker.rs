@@ -3,6 +3,8 @@
 //! A training is a number of steps; each adds up what all ranks give. Its result depends on the steps alone, so that
 //! it shows whether anything was lost or done twice.
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a worker is watched by what it says")]
+
 use std::{env, sync::Arc, thread, time::Duration};
 
 use ronde_collective::{
