@@ -195,6 +195,9 @@ pub struct ElasticMemory {
     /// Stands for the contents of the objects that were made for the job.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub applied: String,
+    /// When they were last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub applied_time: Option<Time>,
     /// When the number of workers was last changed, or could not be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_scale_time: Option<Time>,

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     pods::{
         act::{self as write, Owner},
-        controller_ref,
+        controller_ref, time,
     },
     runner::Ctx,
 };
@@ -85,6 +85,7 @@ async fn apply_objects(
     applied.inspect_err(|error| warn(ctx, job, "FailedCreate", error))?;
     let mut status = job.status.clone().unwrap_or_default();
     status.elastic.applied.clone_from(&wanted.fingerprint);
+    status.elastic.applied_time = Some(time(ctx.clock.now()));
     write_status(ctx, job, status).await
 }
 

@@ -120,6 +120,7 @@ impl<'a> Draft<'a> {
             last_scaler: keep.last_scaler,
             scaling: keep.scaling,
             applied: keep.applied,
+            applied_time: keep.applied_time,
             ..ElasticMemory::default()
         };
         self.status.target_workers = names;

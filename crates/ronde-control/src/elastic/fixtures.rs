@@ -103,6 +103,8 @@ impl World {
     pub fn running(workers: Value) -> Self {
         let mut world = Self::new(spec(workers));
         world.live();
+        // What it has done so far everybody knows.
+        world.seconds += 3;
         assert_eq!(world.phase(), Some(TrainingJobPhase::Running), "{:?}", world.status());
         world
     }
@@ -242,7 +244,10 @@ impl World {
                 self.services.clone_from(&objects.services);
             }
             if self.may_write() {
-                self.job.status.get_or_insert_default().elastic.applied.clone_from(&objects.fingerprint);
+                let now = Time(self.now());
+                let memory = &mut self.job.status.get_or_insert_default().elastic;
+                memory.applied.clone_from(&objects.fingerprint);
+                memory.applied_time = Some(now);
             }
             return writes + 3;
         }

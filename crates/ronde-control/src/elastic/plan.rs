@@ -186,7 +186,7 @@ fn group_plan(seen: &Observed<'_>, status: &TrainingJobStatus) -> GroupPlan {
 }
 
 /// Every worker that is there or to come has a service, until it is gone.
-fn objects(seen: &Observed<'_>, status: &TrainingJobStatus) -> Option<Objects> {
+pub fn objects(seen: &Observed<'_>, status: &TrainingJobStatus) -> Option<Objects> {
     let memory = &status.elastic;
     let phase = status.phase.unwrap_or(Phase::Created);
     let is_kept = seen.spec().clean_pod_policy() == CleanPodPolicy::None && phase.is_final();

@@ -14,6 +14,7 @@ use super::{
     conditions::{self, Cause, FALSE, TRUE},
     draft::{Draft, count},
     observed::{Member, Request},
+    plan,
 };
 use crate::pods::time;
 
@@ -181,7 +182,11 @@ impl Draft<'_> {
 
     fn begin_next(&mut self) {
         let Some(request) = self.next_request().cloned() else { return self.adapt() };
-        let last = self.status.elastic.last_scale_time.as_ref().map(|time| time.0);
+        // What is not in the files yet nobody has seen; who brings it there looks again.
+        if plan::objects(self.seen, &self.seen.job.status.clone().unwrap_or_default()).is_some() {
+            return;
+        }
+        let last = self.status.elastic.applied_time.as_ref().map(|time| time.0);
         let rest = last.map(|last| last.duration_since(self.now) + SETTLE).filter(SignedDuration::is_positive);
         if let Some(rest) = rest {
             return self.look_again_in(rest);

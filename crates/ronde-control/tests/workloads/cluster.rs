@@ -65,7 +65,7 @@ impl Controllers {
                 sets.add(Jobs).add(Orphans::<k8s_openapi::api::batch::v1::Job>::default()).add(TtlAfterFinished);
             }
             Self::Batch => {
-                batch::add_controllers(runner, numbered_keys(), AgentSettings::default(), &Scheduler::for_cluster())
+                batch::add_controllers(runner, numbered_keys(), AgentSettings::default(), &Scheduler::for_cluster());
             }
         }
     }

@@ -84,7 +84,10 @@ fn losses_suspension_and_the_end_are_survived() {
         |world| world.delete("j-worker-1"),
         |world| world.annotate("job-supervisor.kube-ai.io/job-suspended", Some("true")),
         |world| world.annotate("job-supervisor.kube-ai.io/job-suspended", None),
-        |world| world.scale_out("more", 1, 60),
+        |world| {
+            world.seconds += 3;
+            world.scale_out("more", 1, 60);
+        },
         |world| world.set_phase("j-launcher", "Succeeded", Some(0)),
     ];
     check("a life", &story, 30);

@@ -154,6 +154,7 @@ fn without_an_agent_workers_get_a_time_to_leave() {
     let mut world = World::new(spec);
     world.live();
     world.obedient = false;
+    world.seconds += 3;
     world.scale_in("less", json!({"count": 1}), 60);
     world.live();
     world.pass(29);
