@@ -11,15 +11,7 @@ skip() {
     exit 0
 }
 
-# The first interpreter that has what the tests need: Debian's often has what a newer one in the PATH has not.
-python=
-for candidate in ${PYTHON:-python3 /usr/bin/python3}; do
-    if "$candidate" -c 'import pytest, numpy, cloudpickle' 2>/dev/null; then
-        python=$candidate
-        break
-    fi
-done
-[[ $python ]] || skip 'no python3 with pytest, numpy and cloudpickle'
+python=$(tools/find-python.sh pytest numpy cloudpickle) || skip 'no python3 with pytest, numpy and cloudpickle'
 
 cargo build -p ronde-python "$@"
 PYTHONPATH=$(tools/python-tree.sh debug)

@@ -12,6 +12,13 @@ export RONDE_SKIPS=$skips
 # kubectl and helm as `make e2e-tools` built them, if it did.
 export PATH="${RONDE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ronde}/peers/bin:$PATH"
 
+# What pods that train are given: a Python with NumPy, and our package beside it.
+if RONDE_TEST_PYTHON=$(tools/find-python.sh numpy cloudpickle); then
+    cargo build -p ronde-python "$@"
+    RONDE_TEST_PYTHONPATH=$(tools/python-tree.sh debug)
+    export RONDE_TEST_PYTHON RONDE_TEST_PYTHONPATH
+fi
+
 result=0
 cargo test --workspace "$@" || result=$?
 tools/test-python.sh "$@" || result=$?

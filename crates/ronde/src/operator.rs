@@ -88,7 +88,11 @@ pub fn run(args: &OperatorArgs, context: &Context) -> Outcome {
             client,
             clock: Clock::real(),
             keys: KeySource::real(),
-            agent: AgentSettings { program: args.agent_program.clone(), image: args.agent_image.clone() },
+            agent: AgentSettings {
+                program: args.agent_program.clone(),
+                image: args.agent_image.clone(),
+                is_of_the_node: false,
+            },
             scheduler: scheduler(args),
             identity: environment::identity(),
         };

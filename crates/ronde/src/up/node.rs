@@ -181,10 +181,13 @@ async fn controllers(client: kube::Client, folder: &Path, agent: NodeAgent) -> R
     Ok(runner)
 }
 
-/// Pods see the files of this machine, so that the program in them is this one.
+/// The program in pods is this one, also where pods do not see it: in /tmp, for example.
 fn agent_settings() -> AgentSettings {
     let own = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
-    own.map_or_else(|_| AgentSettings::default(), |program| AgentSettings { program, image: None })
+    own.map_or_else(
+        |_| AgentSettings::default(),
+        |program| AgentSettings { program, image: None, is_of_the_node: true },
+    )
 }
 
 fn remove_directory(path: &Path) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use fs_err as fs;
 use ronde_sim::{is_root, program};
 use rustix::process::Signal;
 
@@ -40,6 +41,10 @@ impl Network {
     fn inside(&self, job: &Job, host: usize, program: &str) -> Command {
         let mut command = job.command("ip");
         command.args(["netns", "exec", &self.names[host - 1], program]);
+        // Daemons of Open MPI on several hosts do not expect to meet in one folder.
+        let scratch = job.path(&format!("tmp{host}"));
+        fs::create_dir_all(&scratch).unwrap();
+        command.env("TMPDIR", scratch);
         command
     }
 

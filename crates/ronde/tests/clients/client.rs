@@ -97,6 +97,9 @@ impl Home {
         command.env("CHARTS", Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts"));
         command.env("RONDE", env!("CARGO_BIN_EXE_ronde"));
         command.env("EXAMPLES", Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples"));
+        for name in ["RONDE_TEST_PYTHON", "RONDE_TEST_PYTHONPATH"] {
+            command.envs(variable(name).map(|value| (name, value)));
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -17,7 +17,7 @@ fn job(change: impl FnOnce(&mut Value)) -> TrainingJob {
 }
 
 fn wiring() -> Wiring {
-    Wiring { agent: AgentSettings { program: "/bin/ronde".to_owned(), image: None } }
+    Wiring { agent: AgentSettings { program: "/bin/ronde".to_owned(), image: None, is_of_the_node: false } }
 }
 
 /// Returns the pod as JSON.
@@ -122,6 +122,17 @@ fn an_image_for_the_agent_is_used_where_one_is_set() {
         (&json!("ronde:1"), "/usr/local/bin/ronde agent install /opt/kube")
     );
     assert_eq!(init["resources"], json!({"requests": {"cpu": "1"}}), "no more than the pod itself asks for");
+}
+
+#[test]
+fn a_program_of_the_node_is_brought_in_from_there() {
+    let agent = AgentSettings { program: "/tmp/build/ronde".to_owned(), image: None, is_of_the_node: true };
+    let pod = shown(&Wiring { agent }.worker(&job(|_| {}), "j-worker-0", 1));
+    let init = &pod["spec"]["initContainers"][0];
+    assert_eq!(words(&init["command"]), "/opt/node/ronde agent install /opt/kube");
+    assert_eq!(init["volumeMounts"][1]["mountPath"], "/opt/node");
+    let volumes = pod["spec"]["volumes"].as_array().unwrap();
+    assert!(volumes.iter().any(|volume| volume["hostPath"]["path"] == "/tmp/build"), "{volumes:?}");
 }
 
 #[test]
