@@ -32,8 +32,10 @@ static: preflight ## Build the ronde command so that it runs in any image, as ta
 	target="$$(tools/target-dir.sh)"; mkdir -p "$$target/static"; \
 	cp "$$target/$(patsubst dev,debug,$(STATIC_PROFILE))/ronde" "$$target/static/ronde"
 
-demo: build ## See it work: pods that find each other by name, their logs, kill -9, recovery
-	@examples/demo.sh "$$(tools/target-dir.sh)/debug/ronde"
+demo: build ## See an elastic training: workers come, go and are killed, the loss falls; a picture at the end
+	cargo build $(LOCKED) -p ronde-python
+	@python="$$(tools/numpy-python.sh)" && package="$$(tools/python-tree.sh debug)" && \
+	examples/demo.sh "$$(tools/target-dir.sh)/debug/ronde" "$$python" "$$package"
 
 check: preflight ## The quick round: format, lints, unit tests
 	cargo fmt --all --check

@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
-# Shows what ronde does, in a folder of its own: your kubeconfig and your data are not touched.
-#   demo.sh RONDE    where RONDE is the built command; `make demo` calls it
+# Shows an elastic training from its beginning to its end, in a folder of its own: your kubeconfig and your data are
+# not touched.
+#   demo.sh RONDE PYTHON PYTHONPATH    the built command, a Python with NumPy, our package; `make demo` calls it
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 ronde=$(realpath "${1:?the ronde command}")
+python=${2:?a Python with NumPy}
+package=$(realpath "${3:?the folder of our Python package}")
+picture=$PWD/../demo.svg
+readonly STEPS=1500
 work=$(mktemp -d)
 touch "$work/seen"
 follower=''
@@ -61,81 +66,65 @@ seen() {
 }
 matched() { (($(grep -cE -- "$1" "$work/seen") >= $2)); }
 
-# wait_for COMPLAINT COMMAND...: at most 20 s.
+# wait_for COMPLAINT COMMAND...: at most two minutes.
 wait_for() {
-    local complaint=$1 attempt
+    local complaint=$1 deadline=$((SECONDS + 120))
     shift
-    for ((attempt = 0; attempt < 400; attempt++)); do
-        if "$@"; then return; fi
-        sleep 0.05
+    until "$@"; do
+        if ((SECONDS >= deadline)); then
+            printf '%s\n' "$complaint"
+            return 1
+        fi
+        sleep 0.1
     done
-    printf '%s\n' "$complaint"
-    return 1
 }
 
-gone() { ! "$ronde" status -o json | grep -q '"running": true'; }
-has_ended() { "$ronde" get job guest -n demo -o json | grep -q '"succeeded": 1'; }
-
-# Prints the step that a dancer has come to.
-step_of() { "$ronde" logs "$1" -n demo --tail 1 | sed -nE 's/^step ([0-9]+):.*/\1/p'; }
-
-# Finds the process of a pod among the records that its supervisor keeps: a container's first process only watches,
-# its child is the program.
-process_of() {
-    local uid init
-    uid=$("$ronde" get pod "$1" -n demo -o json | sed -nE 's/^ *"uid": "(.*)",?$/\1/p' | tail -1)
-    init=$(sed -nE 's/.*"pid":([0-9]+).*/\1/p' "$RONDE_DATA_DIR/node/pods/$uid"/containers/*/0/record.json)
-    cut -d' ' -f1 "/proc/$init/task/$init/children"
+# The processes that train, as this machine sees them, oldest first.
+ranks() { pgrep -f "^[^ ]*python[^ ]* numpy_elastic.py --steps $STEPS" | sort -n; }
+# Shows the training until so many ranks have said something.
+watch_ranks() {
+    follow logs demo --follow --tail 4
+    seen "^\[$(($1 - 1))\]<stdout>:Step" 2
+    unfollow
 }
+has_ended() { "$ronde" get trainingjob demo -o json | grep -qE '"phase": "(Succeeded|Failed)"'; }
 
-say 'A Kubernetes on this machine: one process, nothing to install.'
-run ronde up --detach --listen 127.0.0.1:0
+say 'A cluster on this machine: one process, nothing to install.'
+run ronde up --detach --listen 127.0.0.1:0 --nodes 3 --cpus 4 --memory 2Gi
 
-say 'Three dancers in a ring, each a pod with an address and a name of its own.'
-run ronde apply -f demo/dance.yaml
-follow get pods -n demo --watch
-seen 'dancer-[0-9] +1/1' 3
-unfollow
-run ronde get pods -n demo -o wide
+say 'An elastic job: three workers to begin with, at least one, at most nine.'
+run ronde submit etjob --name=demo --cpu-only --workers=3 --min-workers=1 --max-workers=9 --image=this-machine \
+    --working-dir=/examples --data-dir="$PWD:/examples" --data-dir="$package:/python" --env=PYTHONPATH=/python --wait \
+    "horovodrun -np \${workers} --min-np \${minWorkers} --max-np \${maxWorkers} \
+--host-discovery-script /etc/edl/discover_hosts.sh $python numpy_elastic.py --steps $STEPS --pause 0.02"
+watch_ranks 3
+run ronde get demo
+before=$(ranks)
 
-say 'They hand a step round, each finding the next by name.'
-follow logs dancer-1 -n demo --follow
-seen '^step' 3
-unfollow
-run ronde logs dancer-2 -n demo --tail 2
+say 'One more worker. It joins while the others train; none of them starts again.'
+run ronde scaleout etjob --name=demo --count=1 --timeout=1m --wait
+watch_ranks 4
+printf '%d of the %d processes of before still train\n' \
+    "$(comm -12 <(sort <<<"$before") <(ranks | sort) | wc -l)" "$(wc -l <<<"$before")"
 
-say 'A guest, as a Job, asks whichever dancer the service finds.'
-run ronde apply -f demo/guest.yaml
-wait_for 'the guest got no answer' has_ended
-guest=$("$ronde" get pods -n demo -l job-name=guest -o name)
-run ronde logs "$guest" -n demo
+say 'One less. It leaves at a commit.'
+run ronde scalein etjob --name=demo --count=1 --timeout=1m --wait
 
-say 'Kill a dancer: it is back at once, and the dance goes on.'
-run kill -9 "$(process_of dancer-1)"
-follow get pods -n demo --watch
-seen 'dancer-1 +1/1 +Running +1 '
-unfollow
-follow logs dancer-1 -n demo --follow
-seen '^step' 2
-unfollow
+say 'Kill a worker. The others go back to their last commit, in memory, and on; another comes in its place.'
+run kill -9 "$(ranks | tail -1)"
+watch_ranks 3
 
-say 'Pull the plug on ronde itself: kill -9. The pods dance on without it.'
-before=$(step_of dancer-0)
-run kill -9 "$("$ronde" status -o json | sed -nE 's/.*"pid": ([0-9]+).*/\1/p')"
-wait_for 'it is still there' gone
-sleep 1
-run ronde up --detach --listen 127.0.0.1:0
-run ronde get pods -n demo
-printf 'dancer-0 was at step %d before and is at step %d now\n' "$before" "$(step_of dancer-0)"
-
-say 'Kinds of your own, with rules that the API keeps.'
-run ronde apply -f demo/objects.yaml
-run ronde apply -f demo/too-few.yaml || printf '(refused, as it should be: exit code %d)\n' $?
-
-if command -v kubectl >/dev/null; then
-    say 'kubectl, helm and every other Kubernetes client work too.'
-    run kubectl exec -n demo dancer-0 -- getent hosts dancer-2.ring dancer.demo.svc.cluster.local
-fi
+say 'It ends as if nothing had happened.'
+wait_for 'the job does not end' has_ended
+run ronde get demo
+"$ronde" logs demo --timestamps >"$work/log"
+printf '\n'
+grep -o 'steps: .*' "$work/log" || { printf 'the training has failed\n' && exit 1; }
+printf 'alone, without any of this:\n'
+(cd "$work" && PYTHONPATH=$package "$python" "$OLDPWD/numpy_elastic.py" --steps "$STEPS" | tail -n 1)
+printf '\n'
+"$python" demo/picture.py "$work/log" "$picture"
+printf '  the same as a picture: %s\n' "$(realpath "$picture")"
 
 say 'Stop it. Pods, links, mounts and groups are gone, and the kubeconfig is as it was before.'
 run ronde down --delete-data
