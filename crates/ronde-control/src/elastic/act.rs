@@ -6,14 +6,14 @@ use kube::{
     Api, ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
 };
-use ronde_api::{PodGroup, ScalerStatus, ScalingWay, TrainingJob, names::elastic as names};
+use ronde_api::{ScalerStatus, ScalingWay, TrainingJob, names::elastic as names};
 use serde::Serialize;
 use serde_json::json;
 
 use super::{
     Elastic, objects,
     observed::RequestObject,
-    plan::{GroupPlan, Kill, Objects, Plan},
+    plan::{Kill, Objects, Plan},
     scaling::moving,
     tell::Tell,
     write_status,
@@ -24,6 +24,7 @@ use crate::{
         controller_ref, time,
     },
     runner::Ctx,
+    vcjob::act::apply_group,
 };
 
 /// How many requests about the pods of one job are under way.
@@ -41,7 +42,7 @@ pub async fn apply(
     plan: &Plan,
 ) -> Result<Option<TrainingJob>, kube::Error> {
     kill_all(ctx, &plan.kill).await?;
-    apply_group(ctx, job, &plan.group).await?;
+    apply_group(ctx, job, &plan.group).await.inspect_err(|error| warn(ctx, job, "PodGroupError", error))?;
     if let Some(objects) = &plan.objects {
         return apply_objects(ctx, elastic, job, objects).await.map(Some);
     }
@@ -59,19 +60,6 @@ async fn kill_all(ctx: &Ctx, kills: &[Kill]) -> Result<(), kube::Error> {
     let killed = stream::iter(kills.to_vec())
         .map(|kill| async move { write::remove_within(ctx, &*kill.pod, kill.grace).await.map(drop) });
     killed.buffer_unordered(AT_ONCE).try_collect().await
-}
-
-async fn apply_group(ctx: &Ctx, job: &TrainingJob, plan: &GroupPlan) -> Result<(), kube::Error> {
-    let groups = write::api::<PodGroup>(ctx, &job.namespace().unwrap_or_default());
-    let written = match plan {
-        GroupPlan::Leave => return Ok(()),
-        GroupPlan::Delete(group) => return write::remove(ctx, &**group).await.map(drop),
-        GroupPlan::Create(group) => groups.create(&PostParams::default(), group).await,
-        // With its version: the scheduler writes its part of the same object.
-        GroupPlan::Replace(group) => groups.replace(&group.name_any(), &PostParams::default(), group).await,
-    };
-    ctx.caches.assume(written.inspect_err(|error| warn(ctx, job, "PodGroupError", error))?);
-    Ok(())
 }
 
 /// Makes the objects, then remembers that it is so.

@@ -21,10 +21,10 @@ use super::{
     draft::is_live,
     next::{Next, next},
     observed::{Around, Member, Observed, Request, RequestObject},
-    plan::{GroupPlan, Plan},
+    plan::Plan,
     pod::Wiring,
 };
-use crate::pods::is_finished;
+use crate::{pods::is_finished, vcjob::plan::GroupPlan};
 
 const EPOCH: i64 = 1_800_000_000;
 /// More steps than any story needs.

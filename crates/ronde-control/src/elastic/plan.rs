@@ -22,7 +22,7 @@ use super::{
     scaling::{leaves, moving},
     tell::{self, Tell},
 };
-use crate::vcjob::member::State;
+use crate::vcjob::{member::State, plan::GroupPlan};
 
 /// How long workers that are asked to leave a node that is about to go have for it.
 const LEAVE_MAX: SignedDuration = SignedDuration::from_mins(2);
@@ -59,16 +59,6 @@ pub struct Kill {
 pub struct Create {
     pub launcher: bool,
     pub workers: Vec<String>,
-}
-
-/// What is to be done with the group of a job.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub enum GroupPlan {
-    #[default]
-    Leave,
-    Create(Box<PodGroup>),
-    Replace(Box<PodGroup>),
-    Delete(Arc<PodGroup>),
 }
 
 /// The objects beside pods and group, as they should be.

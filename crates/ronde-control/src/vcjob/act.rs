@@ -15,7 +15,10 @@ use super::{
     plugins::Plugins,
     write_status,
 };
-use crate::{pods::act as write, runner::Ctx};
+use crate::{
+    pods::act::{self as write, Owner},
+    runner::Ctx,
+};
 
 /// How many requests about the pods of one job are under way: a request takes about 1 ms, so that a gang of a
 /// thousand takes a tenth of a second, and four jobs at once cannot drown a server.
@@ -60,7 +63,11 @@ async fn kill_all(ctx: &Ctx, job: &Job, pods: &[Arc<Pod>]) -> Result<(), kube::E
     killed.buffer_unordered(AT_ONCE).try_collect().await
 }
 
-async fn apply_group(ctx: &Ctx, job: &Job, plan: &GroupPlan) -> Result<(), kube::Error> {
+/// Makes, changes or deletes the group of a job.
+///
+/// # Errors
+/// If the write fails.
+pub async fn apply_group<J: Owner>(ctx: &Ctx, job: &J, plan: &GroupPlan) -> Result<(), kube::Error> {
     let groups = write::api::<PodGroup>(ctx, &job.namespace().unwrap_or_default());
     let written = match plan {
         GroupPlan::Leave => return Ok(()),

@@ -362,9 +362,9 @@ async fn a_controller_that_is_killed_at_any_write_of_a_scale_operation_ends_it_r
         let (before, left) = fuse(writes);
         let running = world.cluster.control_with(before).await?;
         world.more("default", &format!("more-{writes}"), 1).await?;
-        tokio::time::sleep(Duration::from_secs(8)).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
         world.less("default", &format!("less-{writes}"), 1).await?;
-        tokio::time::sleep(Duration::from_secs(8)).await;
+        tokio::time::sleep(Duration::from_secs(6)).await;
         let is_through = left.load(Ordering::Relaxed) >= 0;
         running.kill();
         let running = world.cluster.control().await?;
