@@ -47,21 +47,21 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Make this machine a Kubernetes cluster and select its context.
-    Up(UpArgs),
     /// Start the ranks of a training job, on this machine or over ssh; the same as horovodrun.
     #[command(disable_help_flag = true)]
     Run(RunArgs),
+    /// Make this machine a Kubernetes cluster and select its context.
+    Up(UpArgs),
     /// Submit a training job.
     Submit(Box<SubmitArgs>),
-    /// List jobs: what runs, what waits, and for what.
-    #[command(alias = "ls")]
-    List(ListArgs),
     /// Show objects, once or as they change; or all about one job.
     Get(GetArgs),
     /// Show what a pod, or the pods of a job, have written.
     #[command(alias = "log")]
     Logs(LogsArgs),
+    /// List jobs: what runs, what waits, and for what.
+    #[command(alias = "ls")]
+    List(ListArgs),
     /// Add workers to an elastic job while it trains.
     Scaleout(ScaleoutArgs),
     /// Let workers of an elastic job go while it trains.

@@ -233,7 +233,7 @@ fn the_program_explains_itself_by_both_names() {
     assert!(help.contains("Usage: arena"), "{help}");
     let verbs = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let verbs: Vec<&str> = verbs.filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(verbs[..5], ["up", "submit", "list", "get", "logs"]);
+    assert_eq!(verbs[..5], ["run", "up", "submit", "get", "logs"]);
     assert!(verbs.len() <= 24, "{help}");
     for shell in ["bash", "zsh", "fish"] {
         let script = arena.run(&format!("completion {shell}"), &[]).stdout;
