@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::core::v1::Pod,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
@@ -52,6 +52,8 @@ pub struct World {
     /// How many more writes the controller may do before it is killed.
     pub fuse: usize,
     pub events: Vec<String>,
+    /// When the controller wants to look again by itself.
+    pub look_again: Option<SignedDuration>,
 }
 
 pub fn spec(workers: Value) -> Value {
@@ -96,6 +98,7 @@ impl World {
             obedient: true,
             fuse: usize::MAX,
             events: Vec::new(),
+            look_again: None,
         }
     }
 
@@ -201,6 +204,7 @@ impl World {
                 }
                 Next::Act(plan) => {
                     drop(seen);
+                    self.look_again = plan.look_again;
                     if self.carry_out(&plan) == 0 {
                         return;
                     }

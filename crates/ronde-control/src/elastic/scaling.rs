@@ -291,7 +291,8 @@ impl Draft<'_> {
                 let workers = self.status.target_workers[from..].to_vec();
                 self.start_own(ScalingWay::In, workers, SHRINK_SECONDS);
             }
-            None if rest.is_positive() => self.look_again_in(rest),
+            // Others may come to need the room while it rests.
+            None if rest.is_positive() => self.look_again_in(rest.min(AUTO_PACE)),
             None if is_whole && wanted < worker.max_replicas() && self.seen.around.room > 0 => {
                 let more = self.seen.around.room.min(worker.max_replicas() - wanted).min(GROW_MAX);
                 let workers = self.fresh_names(more);

@@ -377,6 +377,8 @@ fn a_job_in_auto_mode_grows_into_idle_room_and_gives_it_back() {
     assert_eq!(world.hosts(), "0 1 2", "not at once");
     world.pass(60);
     assert_eq!(world.hosts(), "0 1 2 3 4");
+    let soon = world.look_again.is_some_and(|wait| wait.as_secs() <= 5);
+    assert!(soon, "it rests, but sees it if somebody needs the room: {:?}", world.look_again);
     world.seconds += 10;
     world.around = Around { room: 0, waits: Some(("gang".to_owned(), 1)) };
     world.live();
