@@ -65,8 +65,7 @@ pub const INTERRUPTED: u8 = 130;
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    `ronde status`: not running, or not ready; submit, scaleout, scalein, suspend, resume, attach, top, prune: refused;
-       `ronde install`, `ronde uninstall`: Helm has failed
+  1    `ronde status`: not running, or not ready; install, uninstall: Helm has failed; verbs of training jobs: refused
   2    the input needs a change: arguments, a manifest, a kubeconfig
   3    the machine, the disk or the network is in the way
   70   a bug in ronde
