@@ -20,7 +20,7 @@ if RONDE_TEST_PYTHON=$(tools/find-python.sh numpy cloudpickle); then
 fi
 
 result=0
-cargo test --workspace "$@" || result=$?
+cargo test --workspace --no-fail-fast "$@" || result=$?
 tools/test-python.sh "$@" || result=$?
 
 count=$(wc -l <"$skips")
