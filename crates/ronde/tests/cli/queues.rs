@@ -82,8 +82,8 @@ fn queues_are_watched() {
     assert!(gone.unwrap().unwrap().starts_with("gpu "), "the queue that has gone");
     let first = own.next().unwrap().unwrap();
     assert!(first.starts_with("default "), "{first}");
-    kill(all.pid(), "INT");
-    kill(one.pid(), "INT");
+    kill(all.pid(), "TERM");
+    kill(one.pid(), "TERM");
     assert_eq!(own.count(), 0, "nothing has happened to the other");
 }
 
