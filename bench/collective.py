@@ -3,7 +3,8 @@
 usage: collective.py [--only SECTION] [--max-megabytes N]
 
 One peer after the other on the same tensors, in one run. Times are medians of the slowest rank; a ratio says how many
-times longer the peer takes. A peer that is not installed is left out. Between namespaces needs root.
+times longer the peer takes. Training goes in turns, several of each peer. A peer that is not installed is left out.
+Between namespaces needs root.
 """
 
 import argparse
@@ -20,6 +21,8 @@ import time
 SECONDS_PER_SIZE = 0.4
 TURNS_MIN, TURNS_MAX = 5, 2000
 RANK_SECONDS_MAX = 120
+# Steps of a model in one turn, of which the first two are not counted, and turns of every peer.
+CNN_STEPS, MLP_STEPS, TRAINING_TURNS = 60, 8, 3
 IDLE_SECONDS = 2
 NAMESPACES = ("ronde-bench-0", "ronde-bench-1")
 ADDRESSES = ("10.77.31.1", "10.77.31.2")
@@ -152,7 +155,7 @@ def measure_training(peer, _):
     if peer:
         peer.begin()
     found = {}
-    for name, build in (("small CNN", cnn), ("50 M MLP", mlp)):
+    for name, build, steps in (("small CNN", cnn, CNN_STEPS), ("50 M MLP", mlp, MLP_STEPS)):
         torch.manual_seed(1)
         model, shape = build()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -160,7 +163,7 @@ def measure_training(peer, _):
             model, optimizer = peer.train(model, optimizer)
         batch, labels = torch.randn(shape), torch.randint(10, (shape[0],))
         times = []
-        for _ in range(10):
+        for _ in range(steps):
             begun = time.perf_counter()
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(batch), labels).backward()
@@ -328,9 +331,21 @@ def section_start(peers, _):
     table(title, rows, list(found), lambda peer, row: found[peer][row])
 
 
+def medians(turns):
+    return {row: statistics.median(turn[row] for turn in turns) for row in turns[0]}
+
+
 def section_training(peers, _):
-    found = try_all([peer for peer in peers if peer != "mpi"], lambda peer: start(peer, "training", 2))
-    alone = told_by([sys.executable, os.path.abspath(__file__), "--task", "training"], dict(os.environ, OMP_NUM_THREADS="1"))
+    peers = [peer for peer in peers if peer != "mpi"]
+    command = [sys.executable, os.path.abspath(__file__), "--task", "training"]
+    turns, alone = {peer: [] for peer in peers}, []
+    # In turns, every other one backwards: what else the machine does falls on all alike.
+    for turn in range(TRAINING_TURNS):
+        order = peers if turn % 2 == 0 else peers[::-1]
+        for peer, found in try_all(order, lambda peer: start(peer, "training", 2)).items():
+            turns[peer].append(found)
+        alone.append(told_by(command, dict(os.environ, OMP_NUM_THREADS="1")))
+    found, alone = {peer: medians(own) for peer, own in turns.items() if own}, medians(alone)
     rows = [(name, lambda value: f"{value:.0f} /s") for name in alone]
     cells = lambda peer, row: found[peer][row]  # noqa: E731
     table("training, samples per second of 2 ranks together", rows, list(found), cells, is_more_better=True)
