@@ -122,6 +122,10 @@ impl Cluster {
         self.move_demand(slot, -1);
         let state = self.groups.get_mut(slot);
         let priority_changed = state.priority() != group.priority;
+        if group.admitted.is_some() {
+            // The plan is seen: from here on the group itself says whether it still is let in.
+            state.planned_admission = None;
+        }
         state.group = Some(group);
         state.gang = None;
         self.move_demand(slot, 1);

@@ -156,6 +156,21 @@ fn admission_never_blocks_an_idle_cluster() {
 }
 
 #[test]
+fn a_group_that_is_out_again_is_admitted_again() {
+    let mut cluster = world("node a gpu=4; group g min=2 needs.gpu=2");
+    let mut next = |change: &str, second: i64| {
+        tell(&mut cluster, change);
+        let plan = plan(&mut cluster, second);
+        plan.steps.iter().map(|step| step.to_string().replace("ns/", "")).collect::<Vec<_>>().join("; ")
+    };
+    assert_eq!(next("", 1), "admit g");
+    assert_eq!(next("group g min=2 needs.gpu=2", 2), "", "it was told before the plan was carried out");
+    assert_eq!(next("group g min=2 needs.gpu=2 admitted=1", 3), "", "the plan is seen");
+    assert_eq!(next("group g min=2 needs.gpu=2", 4), "admit g", "all its pods are lost");
+    assert_eq!(next("gone group g; group g min=2 needs.gpu=2", 5), "admit g", "it is another one");
+}
+
+#[test]
 fn waits_to_be_admitted() {
     let mut cluster = world("node a gpu=4; group g at=1 needs.gpu=4; group h at=2 needs.gpu=4 needs.cpu=1");
     same(
