@@ -68,6 +68,8 @@ pub struct State {
     node_groups: BTreeMap<String, (String, Option<Affinity>)>,
     /// The queue of each group, as its pods were told.
     queue_of: BTreeMap<GroupId, String>,
+    /// The uid of each group that the scheduler was told of.
+    uid_of: BTreeMap<GroupId, String>,
     parts: BTreeSet<HyperNodeName>,
     /// Pods that have been bound while the watch does not show it yet.
     pub binding: BTreeSet<Key>,
@@ -99,6 +101,7 @@ impl State {
             choosing: BTreeSet::new(),
             node_groups: BTreeMap::new(),
             queue_of: BTreeMap::new(),
+            uid_of: BTreeMap::new(),
             parts: BTreeSet::new(),
             binding: BTreeSet::new(),
             waits: BTreeMap::new(),
@@ -269,6 +272,12 @@ impl State {
             self.forget_group(&id);
             return;
         };
+        let uid = group.uid().unwrap_or_default();
+        if self.uid_of.get(&id).is_some_and(|known| *known != uid) {
+            // Deleted and made again since the last turn: what was planned for the old one is not true of it.
+            self.forget_group(&id);
+        }
+        self.uid_of.insert(id.clone(), uid);
         let classes = caches.list::<PriorityClass>(None);
         let parts = caches.list::<HyperNode>(None);
         let tier = |name: &str| parts.iter().find(|part| part.spec.tier_name == name).map(|part| part.spec.tier);
@@ -289,6 +298,7 @@ impl State {
         self.worded.remove(id);
         self.later.remove(id);
         self.queue_of.remove(id);
+        self.uid_of.remove(id);
     }
 
     fn tell_pod(&mut self, caches: &Caches, key: &Key) {

@@ -1,6 +1,7 @@
 //! A cluster of one process: the API server, the controllers of a machine, and short words for what users do.
 
 use std::{
+    convert::Infallible,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -10,10 +11,13 @@ use std::{
 };
 
 use futures::{
-    FutureExt as _,
-    future::{BoxFuture, ready},
+    FutureExt as _, Stream, StreamExt as _,
+    future::{BoxFuture, pending, ready},
+    stream,
 };
 use http::Method;
+use http_body::Frame;
+use http_body_util::{BodyStream, StreamBody};
 use jiff::Timestamp;
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Event};
 use kube::{
@@ -32,11 +36,19 @@ use ronde_control::{
     watch::Cached,
 };
 use serde_json::Value;
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::{
+    sync::broadcast,
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 use tower::{ServiceExt as _, service_fn};
 
 pub const ROOT: &str = "/data/volumes";
+/// What happens in this time after a watch was cut is never told by it.
+const GAP: Duration = Duration::from_millis(100);
+const TOO_OLD: &str = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\
+    \"message\":\"too old resource version: 1 (2)\",\"reason\":\"Expired\",\"code\":410}}\n";
 
 /// What comes before a request with this method and path; a request that it keeps waiting is never sent.
 pub type Before = Arc<dyn Fn(&Method, &str) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -48,6 +60,8 @@ pub struct Cluster {
     pub removed: Arc<Mutex<Vec<PathBuf>>>,
     /// How many requests the controllers have sent.
     pub requests: Arc<AtomicUsize>,
+    /// The kinds, as in paths, whose watches lose touch: they tell nothing more, and then that they are too old.
+    pub cuts: broadcast::Sender<&'static str>,
     server: Apiserver,
 }
 
@@ -86,7 +100,8 @@ impl Cluster {
         };
         let server = Apiserver::in_memory(World::new(now, random)).await?;
         let client = Client::new(server.router(), "default");
-        Ok(Self { client, clock: Clock::new(now), removed: Arc::default(), requests: Arc::default(), server })
+        let (removed, requests, cuts) = (Arc::default(), Arc::default(), broadcast::Sender::new(16));
+        Ok(Self { client, clock: Clock::new(now), removed, requests, cuts, server })
     }
 
     /// Starts the controllers of a machine.
@@ -131,13 +146,14 @@ impl Cluster {
 
     /// Makes a client with something that comes before each of its requests.
     pub fn client_with(&self, before: Before) -> Client {
-        let router = self.server.router();
+        let (router, cuts) = (self.server.router(), self.cuts.clone());
         let service = service_fn(move |request: http::Request<kube::client::Body>| {
             let first = before(request.method(), request.uri().path());
-            let router = router.clone();
+            let (router, cut) = (router.clone(), cut(&request, &cuts));
             async move {
                 first.await;
-                router.oneshot(request).await
+                let answer = router.oneshot(request).await?;
+                Ok::<_, Infallible>(answer.map(|body| StreamBody::new(until(cut, body))))
             }
         });
         Client::new(service, "default")
@@ -163,6 +179,41 @@ impl Cluster {
     pub async fn stop(self) {
         self.server.stop().await;
     }
+}
+
+/// Waits until the answer to a request is cut, if it is a watch.
+fn cut<B>(request: &http::Request<B>, cuts: &broadcast::Sender<&'static str>) -> BoxFuture<'static, ()> {
+    if !request.uri().query().is_some_and(|query| query.contains("watch=")) {
+        return pending().boxed();
+    }
+    let (path, mut cuts) = (request.uri().path().to_owned(), cuts.subscribe());
+    async move {
+        while let Ok(kind) = cuts.recv().await {
+            if path.ends_with(kind) {
+                return;
+            }
+        }
+        pending().await
+    }
+    .boxed()
+}
+
+/// Passes an answer on until it is cut.
+fn until<B: http_body::Body<Data: From<&'static str>> + Unpin>(
+    cut: BoxFuture<'static, ()>,
+    body: B,
+) -> impl Stream<Item = Result<Frame<B::Data>, B::Error>> {
+    stream::unfold(Some((BodyStream::new(body), cut)), |open| async {
+        let (mut body, mut cut) = open?;
+        tokio::select! {
+            biased;
+            () = &mut cut => {
+                sleep(GAP).await;
+                Some((Ok(Frame::data(TOO_OLD.into())), None))
+            }
+            frame = body.next() => Some((frame?, Some((body, cut)))),
+        }
+    })
 }
 
 pub async fn create<K: Cached + serde::Serialize>(api: &Api<K>, value: Value) -> anyhow::Result<K> {

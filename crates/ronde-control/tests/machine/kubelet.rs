@@ -32,17 +32,22 @@ pub async fn start(cluster: &Cluster, name: &str, more: Value) -> anyhow::Result
     nodes.create(&PostParams::default(), &serde_json::from_value(json!({"metadata": meta}))?).await?;
     let status = json!({"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "20"}});
     nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(json!({"status": status}))).await?;
-    Ok(live(cluster.client.clone(), cluster.clock.clone(), name.to_owned()))
+    let pace = more["paceMillis"].as_u64().map_or(PACE, Duration::from_millis);
+    Ok(live_at(pace, cluster.client.clone(), cluster.clock.clone(), name.to_owned()))
 }
 
 /// Lets a node that exists live.
 pub fn live(client: Client, clock: Clock, name: String) -> JoinHandle<()> {
+    live_at(PACE, client, clock, name)
+}
+
+fn live_at(pace: Duration, client: Client, clock: Clock, name: String) -> JoinHandle<()> {
     tokio::spawn(async move {
         loop {
             if let Err(error) = tick(&client, &clock, &name).await {
                 assert!(is_race(&error), "the server answers the node: {error}");
             }
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(pace).await;
         }
     })
 }

@@ -10,5 +10,6 @@ mod kubelet;
 mod nodes;
 mod operator;
 mod placement;
+mod restarts;
 mod runner;
 mod volumes;
