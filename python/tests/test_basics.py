@@ -259,6 +259,8 @@ def test_ctrl_c_ends_a_wait(ring):
         import ronde
         import ronde.numpy as rn
 
+        # Who runs in the background of a shell is born deaf to it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         ronde.init()
         interrupted = os.path.join(os.path.dirname(__file__), "interrupted")
         if ronde.rank() == 1:

@@ -193,7 +193,7 @@ fn cut<B>(request: &http::Request<B>, cuts: &broadcast::Sender<&'static str>) ->
                 return;
             }
         }
-        pending().await
+        pending::<()>().await;
     }
     .boxed()
 }

@@ -79,7 +79,9 @@ impl Drop for Server {
 #[test]
 fn ranks_run_over_ssh() {
     let Some(server) = Server::start() else { return };
-    let line = "echo $HOROVOD_HOSTNAME $HOROVOD_RANK \"$OWN\" $(pwd); [ $HOROVOD_RANK != 3 ]";
+    // The one that fails waits for the one that is looked at: the others are ended with it.
+    let line = "echo $HOROVOD_HOSTNAME $HOROVOD_RANK \"$OWN\" $(pwd); [ $HOROVOD_RANK = 2 ] && : >said; \
+                if [ $HOROVOD_RANK = 3 ]; then until [ -e said ]; do sleep 0.02; done; exit 1; fi";
     let output = server.launcher("4", line).env("OWN", "it's").output().unwrap();
     let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!(output.status.code(), Some(1), "{stdout}{stderr}");
