@@ -3,11 +3,11 @@
 # not touched.
 #   demo.sh RONDE PYTHON PYTHONPATH    the built command, a Python with NumPy, our package; `make demo` calls it
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
 
 ronde=$(realpath "${1:?the ronde command}")
-python=${2:?a Python with NumPy}
+python=$(command -v "${2:?a Python with NumPy}")
 package=$(realpath "${3:?the folder of our Python package}")
+cd "$(dirname "${BASH_SOURCE[0]}")"
 picture=$PWD/../demo.svg
 readonly STEPS=1500
 work=$(mktemp -d)
