@@ -214,8 +214,12 @@ mod tests {
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap();
-            io::Write::write_all(child.stdin.as_mut().unwrap(), input.as_bytes()).unwrap();
-            String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+            // Held to the end: the watchdog takes the end of the stream for the launcher's.
+            let mut stdin = child.stdin.take().unwrap();
+            io::Write::write_all(&mut stdin, input.as_bytes()).unwrap();
+            let output = child.wait_with_output().unwrap();
+            drop(stdin);
+            String::from_utf8(output.stdout).unwrap()
         };
         let start = ["setsid", "/bin/sh", "-c", LINE];
         assert_eq!(shell(&start, &code(&program)), "it's|two\nlines\n|$HOME `x` \"q\" \\||$A|");
