@@ -17,8 +17,6 @@ use crate::{
 
 /// What containers get to end by themselves.
 const GRACE: Duration = Duration::from_secs(5);
-/// A supervisor that was told to quit.
-const QUIT_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
 const SIGTERM: i32 = 15;
 
@@ -37,21 +35,14 @@ pub async fn sweep(data_dir: &Path, place: Option<&Place>) -> io::Result<Swept> 
         return Ok(Swept::default());
     }
     let pods: Vec<PodFolder> = pod_folders(&folder)?;
-    let mut living = Vec::new();
-    for pod in &pods {
-        if client::living(pod)?.is_some() {
-            living.push(pod.clone());
-        }
-    }
-    let stops = living.iter().map(stop);
-    for stopped in futures::future::join_all(stops).await {
-        stopped?;
-    }
+    // One that cannot be stopped keeps no other.
+    let stopped = futures::future::join_all(pods.iter().map(stop)).await;
+    let stopped = stopped.into_iter().collect::<io::Result<Vec<bool>>>()?;
     if let Some(place) = place {
         net::remove_all(&instance(data_dir), &folder, place).await.map_err(io::Error::other)?;
     }
     remove_cgroups(&instance(data_dir));
-    Ok(Swept { pods: living.len() })
+    Ok(Swept { pods: stopped.into_iter().filter(|was_living| *was_living).count() })
 }
 
 /// Counts the pods that have a living supervisor.
@@ -68,7 +59,17 @@ fn pod_folders(folder: &Path) -> io::Result<Vec<PodFolder>> {
     }
 }
 
-async fn stop(pod: &PodFolder) -> io::Result<()> {
+/// Ends what runs in a pod, gently first; returns whether anything did.
+async fn stop(pod: &PodFolder) -> io::Result<bool> {
+    let is_living = client::living(pod)?.is_some();
+    if is_living {
+        end_containers(pod).await?;
+    }
+    client::retire(pod).await?;
+    Ok(is_living)
+}
+
+async fn end_containers(pod: &PodFolder) -> io::Result<()> {
     for container in running(pod)? {
         client::order(pod, &Order::Signal { container, signal: SIGTERM, all: false }).await?;
     }
@@ -78,15 +79,7 @@ async fn stop(pod: &PodFolder) -> io::Result<()> {
         }
     };
     let _ = timeout(GRACE, ended).await;
-    client::order(pod, &Order::Quit).await?;
-    let quit = async {
-        while matches!(client::living(pod), Ok(Some(_))) {
-            sleep(POLL).await;
-        }
-    };
-    timeout(QUIT_TIMEOUT, quit)
-        .await
-        .map_err(|_| io::Error::other(format!("the supervisor of {} does not quit", pod.path().display())))
+    Ok(())
 }
 
 fn running(pod: &PodFolder) -> io::Result<Vec<String>> {

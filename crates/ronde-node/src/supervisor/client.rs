@@ -2,12 +2,11 @@
 
 use std::{io, os::fd::AsRawFd as _, path::Path, process::Stdio, time::Duration};
 
-use fs_err as fs;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     net::UnixStream,
     process::Command,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::{
@@ -18,11 +17,13 @@ use super::{
 
 /// A supervisor answers at once; it is slow only when the machine is on its knees.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// A supervisor that was told to quit kills what runs in it.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(10);
+const QUIT_POLL: Duration = Duration::from_millis(2);
 
 /// Starts a supervisor for the pod in a folder. It is there when this returns.
 pub async fn launch(program: &Path, folder: &PodFolder, pod: &Pod) -> io::Result<()> {
-    fs::create_dir_all(folder.path())?;
-    fs::write(folder.description(), serde_json::to_vec(pod)?)?;
+    start::want(folder, pod)?;
     let mut command = Command::new(program);
     command.arg("supervise").arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.env_clear().kill_on_drop(false);
@@ -36,6 +37,21 @@ pub async fn launch(program: &Path, folder: &PodFolder, pod: &Pod) -> io::Result
 /// Returns the process id of the pod's supervisor, if it lives.
 pub fn living(folder: &PodFolder) -> io::Result<Option<u32>> {
     start::living(folder)
+}
+
+/// Ends the pod's supervisor with everything in it; also one that is about to start.
+pub async fn retire(folder: &PodFolder) -> io::Result<()> {
+    let gone = async {
+        let mut is_told = false;
+        while !start::refuse(folder)? {
+            // One that has just started may not listen yet.
+            is_told = is_told || order(folder, &Order::Quit).await.is_ok();
+            sleep(QUIT_POLL).await;
+        }
+        Ok(())
+    };
+    let late = |_| io::Error::other(format!("the supervisor of {} does not quit", folder.path().display()));
+    timeout(QUIT_TIMEOUT, gone).await.map_err(late)?
 }
 
 /// Gives one order and waits for its answer.

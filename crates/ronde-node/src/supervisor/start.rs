@@ -5,6 +5,7 @@
 use std::{
     ffi::CString,
     io::{self, Read as _, Write as _},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
 
@@ -104,11 +105,13 @@ fn prepare(alone: Alone, folder: &PodFolder, pod: &Pod) -> io::Result<Supervisor
 }
 
 /// Takes the lock that says that this pod has a supervisor; the kernel gives it back when we die, however.
-fn lock(folder: &PodFolder) -> io::Result<std::os::fd::OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-    let file = rustix::fs::open(folder.lock(), flags, Mode::from_raw_mode(0o600))?;
+fn lock(folder: &PodFolder) -> io::Result<OwnedFd> {
+    let file = rustix::fs::open(folder.lock(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| io::Error::other("the pod has a supervisor already"))?;
+    if !folder.description().exists() {
+        return Err(io::Error::other("the pod is not wanted any more"));
+    }
     rustix::fs::ftruncate(&file, 0)?;
     rustix::io::write(&file, rustix::process::getpid().as_raw_nonzero().to_string().as_bytes())?;
     Ok(file)
@@ -125,6 +128,35 @@ fn leave_streams(folder: &PodFolder) -> io::Result<()> {
     std::env::set_current_dir("/")
 }
 
+/// Says in a pod's folder that a supervisor is wanted; the counterpart of [`refuse`].
+pub fn want(folder: &PodFolder, pod: &Pod) -> io::Result<()> {
+    fs::create_dir_all(folder.path())?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    rustix::fs::open(folder.lock(), flags, Mode::from_raw_mode(0o600))?;
+    fs::write(folder.description(), serde_json::to_vec(pod)?)
+}
+
+/// Says that no supervisor is wanted, so that one that was about to start when its daemon was killed ends itself.
+///
+/// Returns false, and has done nothing, while there is a living one. Whoever starts takes the lock and then looks for
+/// the description; here it is removed under the lock: the two cannot miss each other.
+pub fn refuse(folder: &PodFolder) -> io::Result<bool> {
+    let file = match rustix::fs::open(folder.lock(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(file) => file,
+        Err(rustix::io::Errno::NOENT) => return Ok(true),
+        Err(error) => return Err(error.into()),
+    };
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    match fs::remove_file(folder.description()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(true),
+    }
+}
+
 /// Whether the pod in a folder has a living supervisor, and its process id.
 pub fn living(folder: &PodFolder) -> io::Result<Option<u32>> {
     let file = match fs::File::open(folder.lock()) {
@@ -139,5 +171,34 @@ pub fn living(folder: &PodFolder) -> io::Result<Option<u32>> {
             Ok(pid.trim().parse().ok())
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_comes_late_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = PodFolder(place.path().join("pod"));
+        let pod = Pod { hostname: "h".into(), isolated: false, host_network: true, host_ipc: true, memory: Vec::new() };
+        let why = |folder| lock(folder).unwrap_err().to_string();
+        assert!(refuse(&folder).unwrap(), "where nothing is, nothing can come");
+
+        want(&folder, &pod).unwrap();
+        let living = lock(&folder).unwrap();
+        assert!(!refuse(&folder).unwrap(), "one lives");
+        assert_eq!(why(&folder), "the pod has a supervisor already");
+        drop(living);
+
+        assert!(refuse(&folder).unwrap());
+        assert_eq!(why(&folder), "the pod is not wanted any more");
+        want(&folder, &pod).unwrap();
+        lock(&folder).unwrap();
+
+        fs::remove_dir_all(folder.path()).unwrap();
+        assert!(lock(&folder).is_err(), "it makes nothing in a place that is being removed");
+        assert!(!folder.path().exists());
     }
 }

@@ -5,7 +5,7 @@ use std::{io, os::fd::OwnedFd, time::Duration};
 use fs_err as fs;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Task, Worker, sandbox, volumes};
@@ -17,9 +17,6 @@ use crate::{
     supervisor::{Pod, client, control::Order, remove_files},
 };
 
-/// A supervisor that is told to quit kills what is left and is gone; this is for a machine on its knees.
-const QUIT_TIMEOUT: Duration = Duration::from_secs(10);
-const QUIT_POLL: Duration = Duration::from_millis(2);
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
@@ -123,15 +120,7 @@ impl Worker {
     async fn take_down(&mut self, now: Timestamp) -> io::Result<()> {
         self.tasks.clear();
         self.news = None;
-        if client::living(&self.folder)?.is_some() {
-            client::order(&self.folder, &Order::Quit).await?;
-            let quit = async {
-                while matches!(client::living(&self.folder), Ok(Some(_))) {
-                    sleep(QUIT_POLL).await;
-                }
-            };
-            timeout(QUIT_TIMEOUT, quit).await.map_err(|_| io::Error::other("the supervisor does not quit"))?;
-        }
+        client::retire(&self.folder).await?;
         self.kill_orphans();
         sandbox::record_lost(&self.folder, now)?;
         if let Some(network) = &self.node.network
