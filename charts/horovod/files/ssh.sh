@@ -55,9 +55,10 @@ CONFIG
 }
 
 # Becomes the server. What the image says about sshd holds but for what is given here; the port, too, is given here,
-# because a `Port` line of the image may be there, commented out, or missing.
+# because a `Port` line of the image may be there, commented out, or missing, and so are the addresses, because a
+# `ListenAddress` with a port of its own would count for more.
 serve_ssh() {
-    local dir program config=/etc/ssh/sshd_config
+    local dir program config=/etc/ssh/sshd_config addresses=(-o ListenAddress=0.0.0.0)
     dir=$(ssh_folder)
     program=$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v sshd) ||
         die "there is no sshd in the image; with \`launcher: agent\` none is needed"
@@ -70,7 +71,10 @@ serve_ssh() {
     if (exec 3<>"/dev/tcp/127.0.0.1/$SSHPORT") 2>/dev/null; then
         die "port $SSHPORT is taken on $(hostname): set another ssh.port"
     fi
-    exec "$program" -D -e -f "$config" -p "$SSHPORT" -h "$dir/id_rsa" -o PidFile=none -o StrictModes=no \
+    if grep -qs . /proc/net/if_inet6; then
+        addresses+=(-o ListenAddress=::)
+    fi
+    exec "$program" -D -e -f "$config" -p "$SSHPORT" "${addresses[@]}" -h "$dir/id_rsa" -o PidFile=none -o StrictModes=no \
         -o UsePAM=no -o PermitRootLogin=yes -o PubkeyAuthentication=yes -o "AuthorizedKeysFile=$dir/authorized_keys" \
         -o PermitUserEnvironment=yes -o LogLevel=ERROR
 }

@@ -71,6 +71,7 @@ transcripts! {
     hooks: [];
     horovod_chart: ["root", "helm", "/usr/sbin/sshd", "ssh", "mpirun"];
     horovod_chart_agent: ["root", "helm", "python3", "mpirun"];
+    horovod_chart_keys: ["root", "helm", "/usr/sbin/sshd", "ssh"];
     identity: ["root"];
     init_containers: [];
     job: [];
@@ -133,15 +134,22 @@ fn play(cluster: &Cluster, name: &str) {
     transcript::run(&home, &directory().join(format!("transcripts/{name}.transcript")));
 }
 
-/// Whether the Python that pods will find has these modules; if not, `otherwise` is the reason to skip the test.
-fn has_modules(names: &[&str], otherwise: &str) -> bool {
+/// Whether a Python has these modules; if not, `otherwise` is the reason to skip the test.
+fn has_modules(mut python: Command, names: &[&str], otherwise: &str) -> bool {
     let find = "import importlib.util as i, sys; sys.exit(any(i.find_spec(name) is None for name in sys.argv[1:]))";
-    let found = Command::new("python").args(["-c", find]).args(names).stderr(Stdio::null()).status();
+    let found = python.args(["-c", find]).args(names).stderr(Stdio::null()).status();
     let found = found.is_ok_and(|status| status.success());
     if !found {
         skip(otherwise);
     }
     found
+}
+
+/// The Python that trains: the one that `make test` prepares, else the one in the path.
+fn training_python() -> Command {
+    let mut python = Command::new(client::variable("RONDE_TEST_PYTHON").unwrap_or_else(|| "python".into()));
+    python.envs(client::variable("RONDE_TEST_PYTHONPATH").map(|path| ("PYTHONPATH", path)));
+    python
 }
 
 /// Whether there is a Python with NumPy and our package, as `make test` prepares it.
@@ -158,12 +166,14 @@ fn is_there(need: &str) -> bool {
         "training" => can_train(),
         "root" => is_root(),
         "tensorflow" => has_modules(
+            Command::new("python"),
             &["tensorflow"],
             "TensorFlow is not installed (`make e2e-tensorflow` brings it and runs this test)",
         ),
         "horovod" => has_modules(
+            training_python(),
             &["horovod", "torch", "sklearn"],
-            "our wheels, PyTorch and scikit-learn are not installed (`make e2e-chart` runs this test where the last two are)",
+            "no Python with PyTorch and scikit-learn, or not run by `make test`, which builds our package for it, or `make e2e-chart`",
         ),
         "helm" => Program::find_all(&[Program::Helm]).is_some(),
         path if path.starts_with('/') => {
