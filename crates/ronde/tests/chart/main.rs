@@ -8,11 +8,13 @@ mod values;
 
 use std::{fmt::Write as _, process::Command, thread};
 
+use fs_err as fs;
 use insta::assert_snapshot;
+use serde_json::Value;
 
 use crate::{
     helm::{Helm, chart, redact},
-    values::{CHANGES, Change, WRONG, every_value},
+    values::{CHANGES, Change, WRONG},
 };
 
 /// Values under which nothing differs from run to run.
@@ -83,6 +85,14 @@ fn values_that_cannot_work_are_refused() {
 }
 
 #[test]
+fn a_cluster_that_is_too_old_is_refused() {
+    let Some(helm) = Helm::find() else { return };
+    let refusal = helm.render(&["--kube-version", "1.18.20"]).unwrap_err();
+    assert!(refusal.contains("requires kubeVersion: >=1.19.0-0"), "{refusal}");
+    assert!(helm.render(&["--kube-version", "1.19.0"]).is_ok());
+}
+
+#[test]
 fn a_key_ends_with_a_newline_however_it_was_written() {
     let Some(helm) = Helm::find() else { return };
     let host_key = |indicator: &str| {
@@ -120,4 +130,23 @@ fn difference(helm: &Helm, change: &Change, before: &str, after: &str) -> String
     let text = String::from_utf8(output.stdout).unwrap();
     let lines = text.lines().skip(2).filter(|line| !line.starts_with("@@"));
     lines.fold(String::new(), |all, line| all + line.trim_end() + "\n")
+}
+
+/// Returns the path of every value in `values.yaml`.
+fn every_value() -> Vec<String> {
+    fn collect(prefix: &str, value: &Value, found: &mut Vec<String>) {
+        match value.as_object().filter(|fields| !fields.is_empty()) {
+            None => found.push(prefix.to_owned()),
+            Some(fields) => {
+                for (name, value) in fields {
+                    let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+                    collect(&path, value, found);
+                }
+            }
+        }
+    }
+    let text = fs::read_to_string(chart().join("values.yaml")).unwrap();
+    let mut found = Vec::new();
+    collect("", &serde_saphyr::from_str(&text).unwrap(), &mut found);
+    found
 }

@@ -1,10 +1,5 @@
 //! What the tests do to the values: each changed once, and some that make no sense.
 
-use fs_err as fs;
-use serde_json::Value;
-
-use crate::helm::chart;
-
 /// One value, as Helm's `--set-json` takes it.
 pub struct Change {
     pub set: &'static str,
@@ -90,22 +85,3 @@ pub const WRONG: &[&str] = &[
     "securityContext.runAsUser=1000",
     r#"gang=true,worker.podManagementPolicy="OrderedReady""#,
 ];
-
-/// Returns the path of every value in `values.yaml`.
-pub fn every_value() -> Vec<String> {
-    fn collect(prefix: &str, value: &Value, found: &mut Vec<String>) {
-        match value.as_object().filter(|fields| !fields.is_empty()) {
-            None => found.push(prefix.to_owned()),
-            Some(fields) => {
-                for (name, value) in fields {
-                    let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-                    collect(&path, value, found);
-                }
-            }
-        }
-    }
-    let text = fs::read_to_string(chart().join("values.yaml")).unwrap();
-    let mut found = Vec::new();
-    collect("", &serde_saphyr::from_str(&text).unwrap(), &mut found);
-    found
-}

@@ -23,6 +23,9 @@ mod scenarios;
 #[path = "../clients/transcript.rs"]
 #[expect(dead_code, reason = "the tests of clients use the rest of it")]
 mod transcript;
+#[path = "../chart/values.rs"]
+#[expect(dead_code, reason = "the tests of the chart use the rest of it")]
+mod values;
 
 use std::{
     path::{Path, PathBuf},

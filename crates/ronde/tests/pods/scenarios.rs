@@ -12,6 +12,7 @@ use crate::{
     directory, is_there,
     sandbox::Sandbox,
     transcript,
+    values::CHANGES,
 };
 
 #[test]
@@ -35,6 +36,36 @@ fn chart_host_network() {
 }
 
 #[test]
+fn chart_of_version_1() {
+    if variable("RONDE_SCENARIOS_KUBECONFIG").is_none() {
+        return skip("what Kubernetes itself allows to be changed is asked on a real one (`make e2e` runs this test)");
+    }
+    if is_there("helm") {
+        check("chart_of_version_1");
+    }
+}
+
+#[test]
+fn any_change_of_the_chart_is_an_upgrade() {
+    let Some(kubeconfig) = variable("RONDE_SCENARIOS_KUBECONFIG") else {
+        return skip("what Kubernetes itself allows to be changed is asked on a real one (`make e2e` runs this test)");
+    };
+    if !is_there("helm") {
+        return;
+    }
+    let home = Home::borrow(Path::new(&kubeconfig), "chart-upgrades", &directory().join("bin"));
+    let values = directory().join("../chart/gpu.yaml");
+    let chart = format!("mnist $CHARTS/horovod --values {}", values.display());
+    home.succeed(&format!("helm install {chart}"));
+    for change in CHANGES {
+        let launcher = if change.is_for_agent { "agent" } else { "ssh" };
+        let change = change.set.replace('\'', r"'\''");
+        home.succeed(&format!("helm upgrade {chart} --set launcher={launcher} --set-json '{change}'"));
+    }
+    home.succeed("helm uninstall mnist --wait");
+}
+
+#[test]
 fn gang() {
     check("gang");
 }
@@ -53,7 +84,7 @@ fn queues() {
 fn every_scenario_is_run() {
     assert_eq!(
         transcript::names_in(&directory().join("scenarios")),
-        ["chart", "chart_host_network", "gang", "policies", "queues"]
+        ["chart", "chart_host_network", "chart_of_version_1", "gang", "policies", "queues"]
     );
 }
 
