@@ -14,7 +14,7 @@ SOAK_SECONDS ?= 300
 # How `make static` builds; `dev` is quicker, and its program bigger and slower.
 STATIC_PROFILE ?= release
 
-.PHONY: help preflight build demo check lint test static e2e e2e-tools e2e-static e2e-chart e2e-tensorflow e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean
+.PHONY: help preflight build demo check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-tensorflow e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -64,6 +64,10 @@ e2e-chart: build ## The Horovod chart on this machine, with our wheels and, wher
 	environment="$$(tools/python.sh environment)"; \
 	PATH="$$environment/bin:$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" \
 	cargo test $(LOCKED) -p ronde --test chart --test pods -- chart seed_001 --nocapture
+
+e2e-image: ## Build the image of the Horovod chart without Docker, with the wheels of `make wheel`, and train in it; as root
+	dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
+	e2e/image.sh folder "$$dir/root"; e2e/image.sh try "$$dir/root"
 
 e2e-static: static ## Try the static ronde in a root with busybox alone and in one with an old C library; as root
 	e2e/static.sh "$$(tools/target-dir.sh)/static/ronde"

@@ -4,6 +4,7 @@
 #   image.sh check          says whether it can be done here
 #   image.sh build FILE     writes the archive; the wheels of `make wheel` go into it if they are there
 #   image.sh folder DIR     only makes the root filesystem
+#   image.sh try DIR        checks sshd and trains in such a folder, by mpirun, as the user `trainer`
 #
 # Needs root, debootstrap and a mirror of Debian (MIRROR, by default the one of this machine). What is installed is read
 # from the Dockerfile, so that the two cannot differ. `ctr images import` or `docker load` take the archive.
@@ -65,6 +66,24 @@ folder() {
     chroot "$dir" useradd --create-home --shell /bin/bash --uid 1000 trainer
 }
 
+# Mounts and processes are in namespaces of their own, and go with the last process.
+try_folder() {
+    check
+    # shellcheck disable=SC2016 # The inner shells are to put their own values in.
+    unshare --mount --pid --ipc --net --fork --kill-child bash -euc '
+        ip link set lo up
+        mount -t proc proc "$1/proc"
+        mount --rbind /dev "$1/dev"
+        mount -t tmpfs tmpfs "$1/dev/shm"
+        exec chroot "$1" bash -euc "
+            mkdir -p /run/sshd
+            ssh-keygen -q -N \"\" -f /run/key
+            /usr/sbin/sshd -t -h /run/key
+            rm /run/key /run/key.pub
+            su trainer -c \"cd && OMP_NUM_THREADS=1 mpirun -np 2 --oversubscribe python /examples/pytorch_mnist.py --epochs 5\""
+    ' bash "$1"
+}
+
 build() {
     local file dir digest
     file=$(realpath "$1")
@@ -92,8 +111,12 @@ folder)
     [[ $# == 2 ]] || die "which folder?"
     folder "$(realpath "$2")"
     ;;
+try)
+    [[ $# == 2 ]] || die "which folder?"
+    try_folder "$(realpath "$2")"
+    ;;
 *)
-    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac
