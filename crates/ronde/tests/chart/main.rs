@@ -73,6 +73,15 @@ fn every_value_is_changed_once() {
 }
 
 #[test]
+fn every_value_is_in_the_readme() {
+    let readme = fs::read_to_string(chart().join("README.md")).unwrap();
+    for value in every_value() {
+        let row = readme.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{value}`")));
+        assert!(row.is_some(), "no row of README.md is for `{value}`");
+    }
+}
+
+#[test]
 fn values_that_cannot_work_are_refused() {
     let Some(helm) = Helm::find() else { return };
     let mut all = String::new();
