@@ -73,6 +73,7 @@ try_folder() {
     unshare --mount --pid --ipc --net --fork --kill-child bash -euc '
         ip link set lo up
         mount -t proc proc "$1/proc"
+        mount --rbind /sys "$1/sys"
         mount --rbind /dev "$1/dev"
         mount -t tmpfs tmpfs "$1/dev/shm"
         exec chroot "$1" bash -euc "
