@@ -199,7 +199,7 @@ def test_survivors_of_a_killed_rank_start_again(ring):
         try:
             rn.allreduce(np.ones(1))
         except ronde.HorovodInternalError:
-            assert time.monotonic() - begun < 5
+            assert time.monotonic() - begun < 20
         else:
             raise AssertionError("a dead rank was not missed")
         ronde.shutdown()

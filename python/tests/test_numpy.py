@@ -71,6 +71,52 @@ def test_edges_of_shapes(ring):
     ring(2).run(body)
 
 
+def test_every_form_of_an_operation_gives_the_same(ring):
+    """In place, grouped, with a handle: three forms of one."""
+
+    def body():
+        import ronde
+        import ronde.numpy as rn
+
+        ronde.init()
+        rank = ronde.rank()
+        one, two = np.arange(4.0) + rank, np.arange(6, dtype="int32").reshape(2, 3) * (rank + 1)
+        sums = [np.arange(4.0) * 2 + 1, np.arange(6).reshape(2, 3) * 3]
+
+        def check(found, expected):
+            assert len(found) == len(expected)
+            for each, other in zip(found, expected):
+                np.testing.assert_array_equal(each, other)
+
+        check(rn.grouped_allreduce([one, two], op=rn.Sum), sums)
+        check(rn.synchronize(rn.grouped_allreduce_async((one, two), op=rn.Sum)), sums)
+        for reduce in (rn.grouped_allreduce_, lambda *a, **k: rn.synchronize(rn.grouped_allreduce_async_(*a, **k))):
+            own = [one.copy(), two.copy()]
+            found = reduce(own, op=rn.Sum)
+            assert found[0] is own[0]
+            check(own, sums)
+        own = one.copy()
+        assert rn.synchronize(rn.allreduce_async_(own, op=rn.Sum)) is own
+        check([own], sums[:1])
+        twice = [np.concatenate([np.arange(4.0), np.arange(4.0) + 1])]
+        check(rn.grouped_allgather([one]), twice)
+        check(rn.synchronize(rn.grouped_allgather_async([one])), twice)
+        check([rn.synchronize(rn.allgather_async(one))], twice)
+        check([rn.synchronize(rn.broadcast_async(one, 1))], [np.arange(4.0) + 1])
+        assert rn.synchronize(rn.broadcast_async_(own, 0)) is own
+        own = one.copy()
+        rn.broadcast_(own, 1)
+        check([own], [np.arange(4.0) + 1])
+        came = rn.synchronize(rn.alltoall_async(one, np.array([1, 3])))
+        check(came, [[0.0, 1.0], [1, 1]] if rank == 0 else [[1.0, 2.0, 3.0, 2.0, 3.0, 4.0], [3, 3]])
+        half = [sums[0][2 * rank : 2 * rank + 2]]
+        check([rn.synchronize(rn.reducescatter_async(one, op=rn.Sum))], half)
+        check(rn.grouped_reducescatter([one], op=rn.Sum), half)
+        check(rn.synchronize(rn.grouped_reducescatter_async([one], op=rn.Sum)), half)
+
+    ring(2).run(body)
+
+
 def test_handles_may_be_waited_for_in_any_order(ring):
     def body():
         import ronde

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ronde import _ops
+from ronde._operations import Operations
 from ronde._ops import Adasum, Average, Max, Min, Product, Sum, barrier, join, poll, synchronize
 from ronde.process_sets import global_process_set
 
@@ -51,75 +52,31 @@ class _Arrays:
     def splits(received):
         return np.array(received, dtype=np.int32)
 
-
-def _allreduce(tensors, average, name, op, prescale, postscale, process_set, is_in_place, is_group):
-    op = _ops.reduce_op(op, average)
-    return _ops.allreduce(_Arrays, tensors, name, op, prescale, postscale, process_set, is_in_place, is_group)
-
-
-def allreduce(
-    tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
-):
-    job = _allreduce([tensor], average, name, op, prescale_factor, postscale_factor, process_set, False, False)
-    return _ops.run(_Arrays, job)
+    @staticmethod
+    def rows(splits):
+        return [int(split) for split in splits]
 
 
-def allreduce_async(
-    tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
-):
-    job = _allreduce([tensor], average, name, op, prescale_factor, postscale_factor, process_set, False, False)
-    return _ops.start(_Arrays, job)
+_waiting = Operations(_Arrays, _ops.run)
+_starting = Operations(_Arrays, _ops.start)
 
-
-def allreduce_(
-    tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
-):
-    job = _allreduce([tensor], average, name, op, prescale_factor, postscale_factor, process_set, True, False)
-    return _ops.run(_Arrays, job)
-
-
-def allreduce_async_(
-    tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
-):
-    job = _allreduce([tensor], average, name, op, prescale_factor, postscale_factor, process_set, True, False)
-    return _ops.start(_Arrays, job)
-
-
-def grouped_allreduce(
-    tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
-):
-    job = _allreduce(tensors, average, name, op, prescale_factor, postscale_factor, process_set, False, True)
-    return _ops.run(_Arrays, job)
-
-
-def allgather(tensor, name=None, process_set=global_process_set):
-    return _ops.run(_Arrays, _ops.made(_Arrays, "allgather", None, [tensor], name, process_set, False))
-
-
-def allgather_async(tensor, name=None, process_set=global_process_set):
-    return _ops.start(_Arrays, _ops.made(_Arrays, "allgather", None, [tensor], name, process_set, False))
-
-
-def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
-    return _ops.run(_Arrays, _ops.broadcast(_Arrays, tensor, root_rank, name, process_set, False))
-
-
-def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
-    return _ops.run(_Arrays, _ops.broadcast(_Arrays, tensor, root_rank, name, process_set, True))
+allgather, allgather_async = _waiting.allgather, _starting.allgather
+allreduce, allreduce_async = _waiting.allreduce, _starting.allreduce
+allreduce_, allreduce_async_ = _waiting.allreduce_, _starting.allreduce_
+alltoall_async = _starting.alltoall
+broadcast, broadcast_async = _waiting.broadcast, _starting.broadcast
+broadcast_, broadcast_async_ = _waiting.broadcast_, _starting.broadcast_
+grouped_allgather, grouped_allgather_async = _waiting.grouped_allgather, _starting.grouped_allgather
+grouped_allreduce, grouped_allreduce_async = _waiting.grouped_allreduce, _starting.grouped_allreduce
+grouped_allreduce_, grouped_allreduce_async_ = _waiting.grouped_allreduce_, _starting.grouped_allreduce_
+grouped_reducescatter, grouped_reducescatter_async = _waiting.grouped_reducescatter, _starting.grouped_reducescatter
+reducescatter, reducescatter_async = _waiting.reducescatter, _starting.reducescatter
 
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
     """Rows to each member; with splits also how many rows came from each."""
-    details = None if splits is None else [int(split) for split in splits]
-    result = _ops.run(_Arrays, _ops.made(_Arrays, "alltoall", details, [tensor], name, process_set, False))
+    result = _waiting.alltoall(tensor, splits, name, process_set)
     return result[0] if splits is None else result
-
-
-def reducescatter(
-    tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0
-):
-    details = (op, float(prescale_factor), float(postscale_factor))
-    return _ops.run(_Arrays, _ops.made(_Arrays, "reducescatter", details, [tensor], name, process_set, False))
 
 
 __all__ = [
@@ -136,12 +93,23 @@ __all__ = [
     "allreduce_async",
     "allreduce_async_",
     "alltoall",
+    "alltoall_async",
     "barrier",
     "broadcast",
     "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "grouped_allgather",
+    "grouped_allgather_async",
     "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
     "join",
     "poll",
     "reducescatter",
+    "reducescatter_async",
     "synchronize",
 ]

@@ -48,3 +48,16 @@ def deliver(result, tensor, is_in_place):
 
 def splits(received):
     return torch.tensor(received, dtype=torch.int32)
+
+
+def rows(splits):
+    """Splits as numbers."""
+    if torch.is_tensor(splits):
+        if splits.dim() != 1:
+            raise ValueError("alltoall expects a 1D splits tensor")
+        if splits.dtype != torch.int32:
+            raise ValueError("alltoall expects splits with 32-bit integer elements")
+        splits = splits.tolist()
+    if any(split < 0 for split in splits):
+        raise ValueError(f"alltoall expects splits that are not negative, not {splits}")
+    return [int(split) for split in splits]

@@ -6,53 +6,66 @@ from torch.autograd import Function
 from ronde import _ops
 from ronde._ops import Average, Sum
 from ronde.process_sets import global_process_set
-from ronde.torch import _adapter, _async
+from ronde.torch._async import waiting
 from ronde.torch.compression import Compression
-
-
-def _reduce_plain(tensors, op, scales, name, process_set):
-    return _ops.run(_adapter, _async.reduced(list(tensors), op, scales, name, process_set, False, True))
 
 
 class HorovodAllreduce(Function):
     @staticmethod
-    def forward(ctx, tensor, op, scales, name, process_set):
-        ctx.how = op, scales, process_set
-        return _ops.run(_adapter, _async.reduced([tensor], op, scales, name, process_set, False, False))
+    def forward(ctx, tensor, average, name, op, prescale_factor, postscale_factor, process_set):
+        ctx.how = average, None, op, prescale_factor, postscale_factor, process_set
+        return waiting.allreduce(tensor, average, name, op, prescale_factor, postscale_factor, process_set)
 
     @staticmethod
     def backward(ctx, grad):
-        op, scales, process_set = ctx.how
-        return HorovodAllreduce.apply(grad, op, scales, None, process_set), None, None, None, None
+        return (HorovodAllreduce.apply(grad, *ctx.how), *[None] * 6)
 
 
 class HorovodGroupedAllreduce(Function):
     @staticmethod
-    def forward(ctx, op, scales, name, process_set, *tensors):
-        ctx.how = op, scales, process_set
-        return tuple(_reduce_plain(tensors, op, scales, name, process_set))
+    def forward(ctx, average, name, op, prescale_factor, postscale_factor, process_set, *tensors):
+        ctx.how = average, None, op, prescale_factor, postscale_factor, process_set
+        return tuple(
+            waiting.grouped_allreduce(tensors, average, name, op, prescale_factor, postscale_factor, process_set)
+        )
 
     @staticmethod
     def backward(ctx, *grads):
-        op, scales, process_set = ctx.how
-        return (None, None, None, None, *HorovodGroupedAllreduce.apply(op, scales, None, process_set, *grads))
+        return (*[None] * 6, *HorovodGroupedAllreduce.apply(*ctx.how, *grads))
+
+
+def _own_rows(grads, rows, process_set):
+    """Of the averages of all ranks' gradients, the rows that are this rank's."""
+    grads = waiting.grouped_allreduce(grads, process_set=process_set)
+    all_rows = waiting.allgather(torch.tensor([rows], dtype=torch.int64), process_set=process_set)
+    before = all_rows[: process_set.rank()].sum(dim=0).tolist()
+    return [grad.narrow(0, at, own) for grad, at, own in zip(grads, before, rows)]
+
+
+def _rows(tensor):
+    return tensor.shape[0] if tensor.dim() else 1
+
+
+class HorovodAllgather(Function):
+    @staticmethod
+    def forward(ctx, tensor, name, process_set):
+        ctx.rows, ctx.process_set = _rows(tensor), process_set
+        return waiting.allgather(tensor, name, process_set)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _own_rows([grad], [ctx.rows], ctx.process_set)[0], None, None
 
 
 class HorovodGroupedAllgather(Function):
     @staticmethod
-    def forward(ctx, is_group, name, process_set, *tensors):
-        ctx.rows = [tensor.shape[0] if tensor.dim() else 1 for tensor in tensors]
-        ctx.process_set = process_set
-        results = _ops.run(_adapter, _async.gathered(list(tensors), name, process_set, is_group))
-        return tuple(results) if is_group else (results,)
+    def forward(ctx, name, process_set, *tensors):
+        ctx.rows, ctx.process_set = [_rows(tensor) for tensor in tensors], process_set
+        return tuple(waiting.grouped_allgather(tensors, name, process_set))
 
     @staticmethod
     def backward(ctx, *grads):
-        grads = _reduce_plain(grads, Average, (1.0, 1.0), None, ctx.process_set)
-        all_rows = torch.tensor([ctx.rows], dtype=torch.int64)
-        all_rows = _ops.run(_adapter, _async.gathered([all_rows], None, ctx.process_set, False))
-        before = all_rows[: ctx.process_set.rank()].sum(dim=0).tolist()
-        return (None, None, None, *(grad.narrow(0, at, own) for grad, at, own in zip(grads, before, ctx.rows)))
+        return (None, None, *_own_rows(grads, ctx.rows, ctx.process_set))
 
 
 class HorovodBroadcast(Function):
@@ -60,18 +73,18 @@ class HorovodBroadcast(Function):
     def forward(ctx, tensor, root_rank, name, process_set):
         ctx.is_root = root_rank == process_set.ranks[process_set.rank()]
         ctx.process_set = process_set
-        return _ops.run(_adapter, _ops.broadcast(_adapter, tensor, root_rank, name, process_set, False))
+        return waiting.broadcast(tensor, root_rank, name, process_set)
 
     @staticmethod
     def backward(ctx, grad):
-        [grad] = _reduce_plain([grad], Average, (1.0, 1.0), None, ctx.process_set)
+        grad = waiting.allreduce(grad, process_set=ctx.process_set)
         return grad if ctx.is_root else grad * 0, None, None, None
 
 
 class HorovodAlltoall(Function):
     @staticmethod
     def forward(ctx, tensor, splits, name, process_set):
-        output, received = _ops.run(_adapter, _async.exchanged(tensor, splits, name, process_set))
+        output, received = waiting.alltoall(tensor, splits, name, process_set)
         ctx.received = received
         ctx.process_set = process_set
         ctx.mark_non_differentiable(received)
@@ -83,20 +96,34 @@ class HorovodAlltoall(Function):
         return grad, None, None, None
 
 
+def _spread(grads, how):
+    """The gradients of all ranks' shares, together, as those of the whole that was reduced."""
+    op, process_set, prescale, postscale = how
+    factor = prescale * postscale * (process_set.size() if op == Sum else 1)
+    grads = [grad * factor if factor != 1 else grad for grad in grads]
+    return waiting.grouped_allgather(grads, process_set=process_set)
+
+
+class HorovodReducescatter(Function):
+    @staticmethod
+    def forward(ctx, tensor, name, op, process_set, prescale_factor, postscale_factor):
+        ctx.how = op, process_set, prescale_factor, postscale_factor
+        return waiting.reducescatter(tensor, name, *ctx.how)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return (*_spread([grad], ctx.how), *[None] * 5)
+
+
 class HorovodGroupedReducescatter(Function):
     @staticmethod
-    def forward(ctx, is_group, op, scales, name, process_set, *tensors):
-        ctx.how = op, scales, process_set
-        results = _ops.run(_adapter, _async.scattered(list(tensors), op, scales, name, process_set, is_group))
-        return tuple(results) if is_group else (results,)
+    def forward(ctx, name, op, process_set, prescale_factor, postscale_factor, *tensors):
+        ctx.how = op, process_set, prescale_factor, postscale_factor
+        return tuple(waiting.grouped_reducescatter(tensors, name, *ctx.how))
 
     @staticmethod
     def backward(ctx, *grads):
-        op, (prescale, postscale), process_set = ctx.how
-        factor = prescale * postscale * (process_set.size() if op == Sum else 1)
-        grads = [grad * factor if factor != 1 else grad for grad in grads]
-        grads = _ops.run(_adapter, _async.gathered(grads, None, process_set, True))
-        return (None, None, None, None, None, *grads)
+        return (*[None] * 5, *_spread(grads, ctx.how))
 
 
 def _is_tracked(tensors):
@@ -115,7 +142,7 @@ def allreduce(
 ):
     op = _ops.reduce_op(op, average)
     small, ctx = compression.compress(tensor)
-    result = HorovodAllreduce.apply(small, op, (prescale_factor, postscale_factor), name, process_set)
+    result = HorovodAllreduce.apply(small, None, name, op, prescale_factor, postscale_factor, process_set)
     return compression.decompress(result, ctx)
 
 
@@ -131,23 +158,23 @@ def grouped_allreduce(
 ):
     op = _ops.reduce_op(op, average)
     small, contexts = zip(*(compression.compress(tensor) for tensor in tensors))
-    results = HorovodGroupedAllreduce.apply(op, (prescale_factor, postscale_factor), name, process_set, *small)
+    results = HorovodGroupedAllreduce.apply(None, name, op, prescale_factor, postscale_factor, process_set, *small)
     return [compression.decompress(result, ctx) for result, ctx in zip(results, contexts)]
 
 
 def allgather(tensor, name=None, process_set=global_process_set):
     if not _is_tracked([tensor]):
-        return _ops.run(_adapter, _async.gathered([tensor], name, process_set, False))
-    return HorovodGroupedAllgather.apply(False, name, process_set, tensor)[0]
+        return waiting.allgather(tensor, name, process_set)
+    return HorovodAllgather.apply(tensor, name, process_set)
 
 
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
-    return list(HorovodGroupedAllgather.apply(True, name, process_set, *tensors))
+    return list(HorovodGroupedAllgather.apply(name, process_set, *tensors))
 
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
     if not _is_tracked([tensor]):
-        return _ops.run(_adapter, _ops.broadcast(_adapter, tensor, root_rank, name, process_set, False))
+        return waiting.broadcast(tensor, root_rank, name, process_set)
     return HorovodBroadcast.apply(tensor, root_rank, name, process_set)
 
 
@@ -166,8 +193,7 @@ def reducescatter(
     postscale_factor=1.0,
 ):
     small, ctx = compression.compress(tensor)
-    scales = prescale_factor, postscale_factor
-    [result] = HorovodGroupedReducescatter.apply(False, op, scales, name, process_set, small)
+    result = HorovodReducescatter.apply(small, name, op, process_set, prescale_factor, postscale_factor)
     return compression.decompress(result, ctx)
 
 
@@ -181,6 +207,5 @@ def grouped_reducescatter(
     postscale_factor=1.0,
 ):
     small, contexts = zip(*(compression.compress(tensor) for tensor in tensors))
-    scales = prescale_factor, postscale_factor
-    results = HorovodGroupedReducescatter.apply(True, op, scales, name, process_set, *small)
+    results = HorovodGroupedReducescatter.apply(name, op, process_set, prescale_factor, postscale_factor, *small)
     return [compression.decompress(result, ctx) for result, ctx in zip(results, contexts)]

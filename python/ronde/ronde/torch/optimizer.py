@@ -116,14 +116,14 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         if grad.is_sparse:
             return _async.sparse_allreduce_async(grad, name, self.op, self.process_set), None
         small, ctx = self._compression.compress(grad)
-        job = _async.reduced([small], self.op, self._scales(), name, self.process_set, True, False)
-        return _ops.start(_async._adapter, job), (ctx, small)
+        handle = _async.allreduce_async_(small, None, name, self.op, *self._scales(), self.process_set)
+        return handle, (ctx, small)
 
     def _reduce_group(self, number, members):
         compressed = [self._compression.compress(self._gradient(p)) for p in members]
         tensors = [small for small, _ in compressed]
-        job = _async.reduced(tensors, self.op, self._scales(), f"group.{number}", self.process_set, True, True)
-        handle = _ops.start(_async._adapter, job)
+        how = None, f"group.{number}", self.op, *self._scales(), self.process_set
+        handle = _async.grouped_allreduce_async_(tensors, *how)
         for p, (small, ctx) in zip(members, compressed):
             self._handles[p] = handle, (ctx, small)
 
