@@ -3,19 +3,17 @@
 `ronde.numpy` and `ronde.torch` have the operations on arrays and tensors; what concerns no framework is here.
 """
 
-from ronde._basics import NAMES as _NAMES
+from ronde._basics import *  # noqa: F403
+from ronde._basics import __all__ as _names
 from ronde._basics import basics as _basics
 from ronde._objects import allgather_object, broadcast_object
 from ronde._ops import Adasum, Average, Max, Min, Product, Sum, barrier, join
 from ronde.exceptions import HorovodInternalError, HostsUpdatedInterrupt, MismatchError
 from ronde.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 
-for _name in _NAMES:
-    globals()[_name] = getattr(_basics, _name)
-
 __version__ = "0.1.0"
 __all__ = [
-    *_NAMES,
+    *_names,
     "Adasum",
     "Average",
     "HorovodInternalError",

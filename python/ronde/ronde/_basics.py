@@ -266,3 +266,8 @@ NAMES = [
     "cuda_built",
     "rocm_built",
 ]
+
+for _name in NAMES:
+    globals()[_name] = getattr(basics, _name)
+
+__all__ = NAMES

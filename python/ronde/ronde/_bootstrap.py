@@ -39,7 +39,7 @@ def by_settings(place):
     return place.rendezvous, secret
 
 
-_removed = set()
+_removed: set = set()
 
 
 def _remove_at_exit(place):

@@ -12,7 +12,7 @@ Average, Sum, Adasum, Min, Max, Product = range(6)
 
 # Owned by the thread that calls; handles are numbers, as Horovod's are.
 _last = 0
-_pending = {}
+_pending: dict = {}
 
 
 def _reset():

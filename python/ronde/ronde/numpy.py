@@ -3,9 +3,12 @@
 import numpy as np
 
 from ronde import _ops
+from ronde._basics import *  # noqa: F403
+from ronde._basics import __all__ as _names
 from ronde._operations import Operations
 from ronde._ops import Adasum, Average, Max, Min, Product, Sum, barrier, join, poll, synchronize
-from ronde.process_sets import global_process_set
+from ronde.exceptions import HorovodInternalError
+from ronde.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 
 _CODES = {
     "uint8": 0,
@@ -80,12 +83,16 @@ def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
 
 
 __all__ = [
+    *_names,
     "Adasum",
     "Average",
+    "HorovodInternalError",
     "Max",
     "Min",
+    "ProcessSet",
     "Product",
     "Sum",
+    "add_process_set",
     "allgather",
     "allgather_async",
     "allreduce",
@@ -99,6 +106,7 @@ __all__ = [
     "broadcast_",
     "broadcast_async",
     "broadcast_async_",
+    "global_process_set",
     "grouped_allgather",
     "grouped_allgather_async",
     "grouped_allreduce",
@@ -111,5 +119,6 @@ __all__ = [
     "poll",
     "reducescatter",
     "reducescatter_async",
+    "remove_process_set",
     "synchronize",
 ]

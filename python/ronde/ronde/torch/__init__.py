@@ -2,7 +2,7 @@
 
 import torch as _torch
 
-from ronde._basics import NAMES as _NAMES
+from ronde._basics import __all__ as _names
 from ronde.exceptions import HorovodInternalError
 from ronde.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from ronde.torch import elastic, mpi_ops
@@ -16,7 +16,7 @@ from ronde.torch.functions import (
 from ronde.torch.optimizer import DistributedOptimizer
 from ronde.torch.sync_batch_norm import SyncBatchNorm
 
-for _name in [*_NAMES, *mpi_ops.OPERATIONS]:
+for _name in [*_names, *mpi_ops.OPERATIONS]:
     globals()[_name] = getattr(mpi_ops, _name)
 
 
@@ -25,7 +25,7 @@ def _check_has_gpu():
 
 
 __all__ = [
-    *_NAMES,
+    *_names,
     *mpi_ops.OPERATIONS,
     "Compression",
     "DistributedOptimizer",

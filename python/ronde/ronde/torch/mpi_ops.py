@@ -1,6 +1,7 @@
 """All operations, in the module where Horovod has them."""
 
-from ronde._basics import NAMES as _NAMES
+from ronde._basics import *  # noqa: F403
+from ronde._basics import __all__ as _names
 from ronde._basics import basics as _basics
 from ronde._ops import Adasum, Average, Max, Min, Product, Sum, barrier, poll, synchronize
 from ronde._ops import _pending as _handle_map
@@ -42,9 +43,6 @@ from ronde.torch._sync import (
     reducescatter,
 )
 
-for _name in _NAMES:
-    globals()[_name] = getattr(_basics, _name)
-
 OPERATIONS = [
     "Adasum",
     "Average",
@@ -81,7 +79,7 @@ OPERATIONS = [
     "synchronize",
 ]
 __all__ = [
-    *_NAMES,
+    *_names,
     *OPERATIONS,
     "HorovodAllgather",
     "HorovodAllreduce",

@@ -1,0 +1,3 @@
+from ronde._launch import run as run
+
+__version__: str

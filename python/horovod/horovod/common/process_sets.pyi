@@ -1,0 +1,1 @@
+from ronde.process_sets import *

@@ -1,0 +1,1 @@
+from ronde.torch.sync_batch_norm import *

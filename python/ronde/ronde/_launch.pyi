@@ -1,0 +1,37 @@
+from typing import Any, Callable, Optional, Sequence, TypeVar, Union
+
+_T = TypeVar("_T")
+
+PORT: str
+KEY: str
+
+def binary() -> str: ...
+def run(
+    func: Callable[..., _T],
+    args: Sequence[Any] = (),
+    kwargs: Optional[dict[str, Any]] = None,
+    num_proc: Optional[int] = None,
+    min_num_proc: Optional[int] = None,
+    max_num_proc: Optional[int] = None,
+    slots: Optional[int] = None,
+    reset_limit: Optional[int] = None,
+    cooldown_range: Optional[Sequence[int]] = None,
+    hosts: Optional[str] = None,
+    hostfile: Optional[str] = None,
+    host_discovery_script: Optional[str] = None,
+    start_timeout: Optional[int] = None,
+    ssh_port: Optional[int] = None,
+    ssh_identity_file: Optional[str] = None,
+    disable_cache: Optional[bool] = None,
+    output_filename: Optional[str] = None,
+    verbose: Optional[bool] = None,
+    use_gloo: Optional[bool] = None,
+    use_mpi: Optional[bool] = None,
+    mpi_args: Optional[str] = None,
+    network_interface: Union[None, str, Sequence[str]] = None,
+    network_interfaces: Union[None, str, Sequence[str]] = None,
+    executable: Optional[str] = None,
+    np: Optional[int] = None,
+    min_np: Optional[int] = None,
+    max_np: Optional[int] = None,
+) -> list[_T]: ...

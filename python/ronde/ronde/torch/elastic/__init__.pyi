@@ -1,0 +1,5 @@
+from ronde.elastic import run as run
+from ronde.torch.elastic.sampler import ElasticSampler as ElasticSampler
+from ronde.torch.elastic.state import TorchState as TorchState
+
+__all__ = ["ElasticSampler", "TorchState", "run"]
