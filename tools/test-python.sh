@@ -16,4 +16,4 @@ python=$(tools/find-python.sh pytest numpy cloudpickle) || skip 'no python3 with
 cargo build -p ronde-python "$@"
 PYTHONPATH=$(tools/python-tree.sh debug)
 export PYTHONPATH OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
-exec "$python" -m pytest -q -p no:cacheprovider python/tests/test_basics.py python/tests/test_numpy.py
+exec "$python" -m pytest -q -p no:cacheprovider python/tests/test_{basics,numpy,start}.py

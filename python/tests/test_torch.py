@@ -1,5 +1,9 @@
 """PyTorch: every operation and its gradient, optimizers, broadcasts, batch normalisation, elastic states."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -279,3 +283,23 @@ def test_ranks_of_torchrun_meet_through_its_store(ring):
     variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
     variables["TORCHELASTIC_USE_AGENT_STORE"] = "True"
     ring(2).run(body, per_rank=lambda rank: {"RANK": str(rank), "LOCAL_RANK": str(rank)}, **variables)
+
+
+@pytest.mark.skipif(
+    torch.__version__.startswith("1.") and sys.version_info >= (3, 11),
+    reason="torchrun of PyTorch 1 does not run on Python 3.11",
+)
+def test_ranks_of_torchrun_meet(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import horovod.torch as hvd\n"
+        "for _ in range(2):\n"
+        "    hvd.init()\n"
+        "    assert hvd.allgather_object((hvd.rank(), hvd.local_rank())) == [(0, 0), (1, 1)]\n"
+        "    hvd.shutdown()\n"
+        "print('met')\n"
+    )
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout.count("met")) == (0, 2), done.stdout + done.stderr

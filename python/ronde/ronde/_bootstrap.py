@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 
-from ronde import _settings
+from ronde import _pmi, _settings
 from ronde._ronde import Server
 
 # A server that this rank runs lives as long as the process: rings are formed again and again.
@@ -90,17 +90,25 @@ def by_communicator(comm):
 
 
 def _by_mpi(place):
-    """The rendezvous of all ranks that mpirun started: MPI carries the first rank's offer to the others."""
+    """The rendezvous of all ranks that mpirun started: it carries the first rank's offer to the others."""
     global _agreed
     if _agreed is None:
-        try:
-            from mpi4py import MPI
-
-            broadcast = lambda offer: MPI.COMM_WORLD.bcast(offer, root=0)  # noqa: E731
-        except ImportError:
-            broadcast = _open_mpi_broadcast(place)
-        _agreed = _by_broadcast(place.rank, broadcast)
+        _agreed = _by_broadcast(place.rank, _mpi_broadcast(place))
     return _agreed
+
+
+def _mpi_broadcast(place):
+    """By mpi4py if it is of the MPI that started us, else by MPICH's launcher or by Open MPI's library."""
+    # It says RuntimeError where it finds no MPI.
+    with contextlib.suppress(ImportError, RuntimeError):
+        from mpi4py import MPI
+
+        if MPI.COMM_WORLD.Get_size() == place.size:
+            return lambda offer: MPI.COMM_WORLD.bcast(offer, root=0)
+    descriptor = _settings.pmi_descriptor()
+    if descriptor is not None:
+        return lambda offer: _unpacked(_pmi.broadcast(descriptor, _packed(offer, _PMI_BYTES_MAX)))
+    return _open_mpi_broadcast(place)
 
 
 def _by_broadcast(rank, broadcast):
@@ -130,6 +138,23 @@ def _first_reachable(addresses):
 
 
 _OFFER_BYTES_MAX = 16 * 1024
+# A value may have 1 024 characters, and every three bytes become four.
+_PMI_BYTES_MAX = 1023 // 4 * 3
+
+
+def _packed(offer, length_max):
+    """An offer as bytes; of a machine with very many addresses the first ones."""
+    if offer is None:
+        return None
+    addresses, secret = list(offer[0]), offer[1].hex()
+    while len(text := json.dumps([addresses, secret]).encode()) > length_max:
+        addresses.pop()
+    return text
+
+
+def _unpacked(text):
+    addresses, secret = json.loads(text)
+    return addresses, bytes.fromhex(secret)
 
 
 def _open_mpi_broadcast(place):
@@ -151,10 +176,9 @@ def _open_mpi_broadcast(place):
         atexit.register(mpi.MPI_Finalize)
 
     def broadcast(offer):
-        text = b"" if offer is None else json.dumps([offer[0], offer[1].hex()]).encode()
+        text = _packed(offer, _OFFER_BYTES_MAX - 1) or b""
         message = ctypes.create_string_buffer(text, _OFFER_BYTES_MAX)
         mpi.MPI_Bcast(message, _OFFER_BYTES_MAX, byte, 0, world)
-        addresses, secret = json.loads(message.value)
-        return addresses, bytes.fromhex(secret)
+        return _unpacked(message.value)
 
     return broadcast

@@ -251,6 +251,11 @@ def log_level(env=os.environ):
     return {"warning": "warn", "fatal": "error"}.get(level, level)
 
 
+def pmi_descriptor(env=os.environ):
+    """Where MPICH's launcher listens to this rank; None if it did not start it."""
+    return _number(env, "PMI_FD")
+
+
 def has_timeline(env=os.environ):
     return bool(env.get("HOROVOD_TIMELINE"))
 

@@ -1,0 +1,182 @@
+"""The ways in which ranks are started: by launchers of others, by hand, alone."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from ronde import _settings
+
+# Every launcher runs it on two ranks; the second time shows that what was agreed on lasts.
+SCRIPT = """
+import ronde
+for _ in range(2):
+    ronde.init()
+    assert ronde.allgather_object((ronde.rank(), ronde.local_rank())) == [(0, 0), (1, 1)]
+    ronde.shutdown()
+print("met")
+"""
+# As if each rank were alone on its host, and without mpi4py.
+APART = """
+import os, sys
+os.environ.update(OMPI_COMM_WORLD_LOCAL_SIZE="1", MPI_LOCALNRANKS="1")
+sys.modules.update(dict.fromkeys({hidden}))
+"""
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
+MPICH = ["mpiexec.hydra", "-n", "2"]
+
+
+def clean(**more):
+    """The variables of this process without those by which somebody may have started it."""
+    strange = ("HOROVOD_", "OMPI_", "PMI", "SLURM_", "RONDE_", "MASTER_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
+    return dict(kept, PYTHONPATH=os.pathsep.join(sys.path), **more)
+
+
+def start(words, script, **more):
+    done = subprocess.run(
+        [*words, sys.executable, "-c", script], env=clean(**more), capture_output=True, text=True, timeout=120
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def by_hand(script, variables, **more):
+    """Two ranks that are children of one process, with no more than the variables of some launcher."""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", script],
+            env=clean(**variables(rank), **more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in ("0", "1")
+    ]
+    return [rank.communicate(timeout=120)[0] for rank in ranks]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("what", "env", "expected"),
+    [
+        ("nobody started it", {}, (0, 1, None, None, None)),
+        (
+            "Horovod's launcher",
+            {
+                "HOROVOD_RANK": "1",
+                "HOROVOD_SIZE": "2",
+                "HOROVOD_LOCAL_RANK": "1",
+                "HOROVOD_LOCAL_SIZE": "2",
+                "HOROVOD_GLOO_RENDEZVOUS_ADDR": "fe80::1",
+                "HOROVOD_GLOO_RENDEZVOUS_PORT": "7",
+            },
+            (1, 2, 1, 2, "[fe80::1]:7"),
+        ),
+        (
+            "torchrun",
+            {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "a", "MASTER_PORT": "9"},
+            (3, 4, 1, None, "a:9"),
+        ),
+        (
+            "Open MPI on several hosts, told where to meet",
+            {
+                "OMPI_COMM_WORLD_RANK": "0",
+                "OMPI_COMM_WORLD_SIZE": "4",
+                "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+                "RONDE_RENDEZVOUS": "/shared",
+            },
+            (0, 4, None, 2, "/shared"),
+        ),
+        (
+            "Slurm",
+            {
+                "SLURM_PROCID": "2",
+                "SLURM_NTASKS": "4",
+                "SLURM_LOCALID": "0",
+                "SLURM_JOB_ID": "10",
+                "SLURM_STEP_NODELIST": "n[03-05,9],m1",
+            },
+            (2, 4, 0, None, "n03:15310"),
+        ),
+    ],
+)
+def test_launchers_are_recognised(what, env, expected):
+    found = _settings.place(env)
+    assert (found.rank, found.size, found.local_rank, found.local_size, found.rendezvous) == expected, what
+
+
+def test_nonsense_in_the_environment_is_named():
+    with pytest.raises(ValueError, match="HOROVOD_SIZE='two'"):
+        _settings.place({"HOROVOD_RANK": "0", "HOROVOD_SIZE": "two"})
+    with pytest.raises(ValueError, match="MASTER_ADDR"):
+        _settings.place({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"})
+
+
+def test_a_job_without_a_secret_is_told_from_others_by_its_name():
+    assert _settings.secret({"RONDE_SECRET": "s", "SLURM_JOB_ID": "7"}) == b"s"
+    assert _settings.secret({"SLURM_JOB_ID": "7", "PMIX_NAMESPACE": "p"}) == b"7 p"
+    assert _settings.secret({}) == b""
+
+
+def test_a_rank_that_nobody_started_is_alone():
+    script = "import ronde; ronde.init(); print(ronde.allgather_object(ronde.rank()), ronde.size(), ronde.local_size())"
+    assert start([], script) == (0, "[0] 1 1\n", "")
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        pytest.param(words, marks=pytest.mark.skipif(not shutil.which(words[0]), reason=f"`{words[0]}` is not installed"))
+        for words in (MPIRUN, MPICH)
+    ],
+    ids=["Open MPI", "MPICH"],
+)
+@pytest.mark.parametrize("how", ["on one host", "apart", "apart without mpi4py"])
+def test_ranks_of_mpi_meet(launcher, how, tmp_path):
+    """On one host in a directory; else through mpi4py if it is there, MPICH's launcher or Open MPI's library."""
+    script = SCRIPT
+    if how != "on one host":
+        hidden = ["mpi4py"] if how.endswith("mpi4py") else []
+        script = APART.format(hidden=hidden) + SCRIPT.replace("ronde.local_rank()", "ronde.rank()")
+    code, out, err = start(launcher, script, TMPDIR=str(tmp_path))
+    # The launcher mixes the lines of its ranks.
+    assert (code, out.count("met")) == (0, 2), out + err
+    assert not list(tmp_path.glob("ronde-*")), "the ranks leave nothing behind"
+
+
+def test_ranks_meet_with_the_variables_of_mpirun_alone(tmp_path):
+    def variables(rank):
+        names = ("RANK", rank), ("SIZE", "2"), ("LOCAL_RANK", rank), ("LOCAL_SIZE", "2")
+        return {f"OMPI_COMM_WORLD_{name}": value for name, value in names}
+
+    assert by_hand(SCRIPT, variables, TMPDIR=str(tmp_path)) == ["met\n", "met\n"]
+    assert list(tmp_path.iterdir()) == [], "the ranks leave nothing behind"
+
+
+def test_ranks_meet_with_slurms_variables():
+    """The first rank serves on the first host of the list, at a port that follows from the job's number."""
+
+    def variables(rank):
+        return {"SLURM_PROCID": rank, "SLURM_LOCALID": rank}
+
+    job = str(int(free_port()) * 1000 + os.getpid() % 1000)
+    more = {"SLURM_NTASKS": "2", "SLURM_JOB_ID": job, "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "localhost"}
+    assert by_hand(SCRIPT, variables, **more) == ["met\n", "met\n"]
+
+
+def test_the_first_rank_serves_where_master_addr_says():
+    """As torchrun does it, and who starts ranks by hand."""
+
+    def variables(rank):
+        return {"RANK": rank, "LOCAL_RANK": rank}
+
+    more = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": free_port()}
+    assert by_hand(SCRIPT, variables, **more) == ["met\n", "met\n"]
