@@ -152,6 +152,47 @@ def test_ctrl_c_ends_a_wait(ring):
     ring(2).run(body)
 
 
+def test_ctrl_c_ends_the_wait_for_others_at_the_start_and_for_process_sets(ring):
+    def body():
+        import signal
+        import threading
+        import time
+
+        import ronde
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+        def interrupted(wait):
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            begun = time.monotonic()
+            try:
+                wait()
+            except KeyboardInterrupt:
+                assert time.monotonic() - begun < 30
+            else:
+                raise AssertionError("it was not interrupted")
+
+        if ronde._settings.place().rank == 0:
+            os.environ["RONDE_SCOPE"] = "where-nobody-comes"
+            interrupted(ronde.init)
+            assert not ronde.is_initialized()
+            del os.environ["RONDE_SCOPE"]
+        else:
+            ronde._basics._rings += 1
+        ronde.init(process_sets="dynamic")
+        ronde.barrier()
+        if ronde.rank() == 0:
+            interrupted(lambda: ronde.add_process_set([0]))
+            os._exit(0)
+        try:
+            ronde.barrier()
+        except ronde.HorovodInternalError:
+            return
+        raise AssertionError("the other went without a word")
+
+    ring(2).run(body, HOROVOD_GLOO_TIMEOUT_SECONDS="60")
+
+
 def test_other_threads_run_while_one_waits(ring):
     def body():
         import threading

@@ -7,7 +7,7 @@ use ronde_collective::{Engine as Inner, Error, Rank, SetId};
 
 use crate::{
     desk::Desk,
-    gate::exception,
+    gate::{exception, wait_apart},
     handle::{self, Handle, Outcome},
     options::Options,
     work::Ask,
@@ -23,8 +23,8 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    fn inner(&self) -> PyResult<&Inner> {
-        let inner = self.inner.as_deref().filter(|_| self.pid == process::id());
+    fn inner(&self) -> PyResult<&Arc<Inner>> {
+        let inner = self.inner.as_ref().filter(|_| self.pid == process::id());
         inner.ok_or_else(|| PyRuntimeError::new_err(format!(
             "the engine belongs to process {}, and this is a forked child of it: call shutdown() before forking, or \
              start the child with the `spawn` method",
@@ -32,10 +32,21 @@ impl Engine {
         )))
     }
 
-    /// Does something that may wait, without Python's lock.
-    fn detached<T: Send>(&self, py: Python<'_>, act: impl FnOnce(&Inner) -> Result<T, Error> + Send) -> PyResult<T> {
+    /// Does something with the engine that takes a moment, without Python's lock.
+    fn detached(&self, py: Python<'_>, act: impl FnOnce(&Inner) + Send) -> PyResult<()> {
         let inner = self.inner()?;
-        py.detach(|| act(inner)).map_err(|error| exception(&error))
+        py.detach(|| act(inner));
+        Ok(())
+    }
+
+    /// Does something for which the other ranks must come too.
+    fn together<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&Inner) -> Result<T, Error> + Send + 'static,
+    ) -> PyResult<T> {
+        let inner = Arc::clone(self.inner()?);
+        wait_apart(py, move || act(&inner))?.map_err(|error| exception(&error))
     }
 }
 
@@ -50,8 +61,7 @@ impl Engine {
         if let Some(client) = client {
             config.is_given_up = client.release_flag();
         }
-        let inner = py.detach(|| Inner::start(config)).map_err(|error| exception(&error))?;
-        let inner = Arc::new(inner);
+        let inner = Arc::new(wait_apart(py, || Inner::start(config))?.map_err(|error| exception(&error))?);
         if let Some(client) = client {
             let engine = Arc::downgrade(&inner);
             let end = move || engine.upgrade().iter().for_each(|engine| engine.shutdown());
@@ -86,11 +96,11 @@ impl Engine {
 
     fn add_process_set(&self, py: Python<'_>, ranks: Vec<usize>) -> PyResult<u32> {
         let ranks: Vec<Rank> = ranks.into_iter().map(Rank).collect();
-        self.detached(py, |inner| inner.add_process_set(&ranks)).map(|set| set.0)
+        self.together(py, move |inner| inner.add_process_set(&ranks)).map(|set| set.0)
     }
 
     fn remove_process_set(&self, py: Python<'_>, set: u32) -> PyResult<()> {
-        self.detached(py, |inner| inner.remove_process_set(SetId(set)))
+        self.together(py, move |inner| inner.remove_process_set(SetId(set)))
     }
 
     /// The ranks of every process set, by its number.
@@ -104,10 +114,7 @@ impl Engine {
     }
 
     fn stop_timeline(&self, py: Python<'_>) -> PyResult<()> {
-        self.detached(py, |inner| {
-            inner.stop_timeline();
-            Ok(())
-        })
+        self.detached(py, Inner::stop_timeline)
     }
 
     /// What the engine has counted since it started.
@@ -127,10 +134,7 @@ impl Engine {
 
     /// Leaves the ring.
     fn shutdown(&self, py: Python<'_>) -> PyResult<()> {
-        self.detached(py, |inner| {
-            inner.shutdown();
-            Ok(())
-        })?;
+        self.detached(py, Inner::shutdown)?;
         handle::sweep();
         Ok(())
     }

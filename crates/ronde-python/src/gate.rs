@@ -1,6 +1,13 @@
 //! The one way to wait for something, and the exceptions that come of it.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
 
 use pyo3::{
     create_exception,
@@ -24,6 +31,25 @@ pub(crate) fn wait<T: Send>(py: Python<'_>, wait: impl Fn(Duration) -> Option<T>
         }
         py.check_signals()?;
     }
+}
+
+/// Does something that waits in its own way, in a thread of its own. If a signal ends the wait, it goes on there, and
+/// what comes of it is dropped.
+pub(crate) fn wait_apart<T: Send + 'static>(py: Python<'_>, act: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+    let (sender, receiver) = mpsc::channel();
+    // The receiver is gone if nobody waits any more.
+    let thread = thread::Builder::new().name("ronde-apart".to_owned()).spawn(move || drop(sender.send(act())))?;
+    let receiver = Mutex::new(receiver);
+    let result = wait(py, |slice| {
+        let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
+        match receiver.recv_timeout(slice) {
+            Err(RecvTimeoutError::Timeout) => None,
+            ended => Some(ended),
+        }
+    })?;
+    // It is ending, and who counts threads is not to find it.
+    let _ended = thread.join();
+    result.map_err(|_| PyRuntimeError::new_err("the engine failed: this is a defect of Ronde, please report it"))
 }
 
 /// The exception for an error of the engine.
