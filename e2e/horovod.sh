@@ -60,6 +60,7 @@ parallel() {
     cat "$meeting/$1.0"
 }
 
+"$PYTHON" e2e/horovod_names.py "$CHECKOUT" || result=1
 for file in test_torch.py test_timeline.py test_common.py; do
     parallel "$file"
 done

@@ -22,8 +22,6 @@ def _cache(function):
     return wrapper
 
 
-
-
 def extension_available(ext_base_name, verbose=False):
     """Whether the module for a framework can be imported."""
     try:
@@ -83,11 +81,19 @@ def _set(values):
             os.environ[name] = value
 
 
-def split_list(items, parts):
+def split_list(l, n):  # noqa: E741
     """Cuts a list into so many parts of nearly equal length."""
-    length, longer = divmod(len(items), parts)
-    ends = [i * length + min(i, longer) for i in range(parts + 1)]
-    return [items[start:end] for start, end in zip(ends, ends[1:])]
+    length, longer = divmod(len(l), n)
+    ends = [i * length + min(i, longer) for i in range(n + 1)]
+    return [l[start:end] for start, end in zip(ends, ends[1:])]
+
+
+def is_iterable(x):
+    try:
+        iter(x)
+    except TypeError:
+        return False
+    return True
 
 
 def num_rank_is_power_2(num_rank):

@@ -1,0 +1,89 @@
+"""Compares the names and arguments of our drop-in with those in a checkout of Horovod, which is read and not imported.
+
+usage: horovod_names.py CHECKOUT
+
+Ends with 1 if something that Horovod's modules define for users is missing, or takes other arguments.
+"""
+
+import ast
+import importlib
+import inspect
+import sys
+from pathlib import Path
+
+MODULES = """
+torch torch.mpi_ops torch.functions torch.optimizer torch.compression torch.sync_batch_norm
+torch.elastic torch.elastic.state torch.elastic.sampler
+common.basics common.process_sets common.elastic common.exceptions common.util runner
+""".split()
+# What concerns Horovod's own library and versions; and the arguments of what nobody calls by name.
+EXCEPT = """
+torch.check_extension torch.elastic.init torch.elastic.shutdown common.basics.MPI common.process_sets.MPI
+common.basics.HorovodBasics.__init__ common.exceptions.get_version_mismatch_message common.util.get_ext_suffix
+common.util.get_extension_full_path common.util.get_average_backwards_compatibility_fun
+common.util.check_installed_version torch.sync_batch_norm.SyncBatchNorm.forward
+torch.elastic.state.ModelStateHandler.__init__ torch.elastic.state.OptimizerStateHandler.__init__
+torch.elastic.state.SamplerStateHandler.__init__
+""".split()
+
+
+def definitions(path, name):
+    """Names that a module of Horovod has for users, with their arguments where it defines them itself."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            yield f"{name}.{node.name}", arguments(node)
+        elif isinstance(node, ast.ClassDef):
+            yield f"{name}.{node.name}", None
+            for each in node.body:
+                # Gradients are called by PyTorch, by place.
+                if isinstance(each, ast.FunctionDef) and each.name != "backward":
+                    yield f"{name}.{node.name}.{each.name}", arguments(each)
+        elif isinstance(node, ast.ImportFrom) and path.name == "__init__.py" and "horovod" in (node.module or ""):
+            for each in node.names:
+                yield f"{name}.{each.asname or each.name}", None
+
+
+def arguments(node):
+    return [each.arg for each in node.args.args + node.args.kwonlyargs if each.arg not in ("self", "ctx")]
+
+
+def is_public(name):
+    return all(not part.startswith("_") or part == "__init__" for part in name.split("."))
+
+
+def difference(module, name, wanted):
+    value = module
+    for part in name.split("."):
+        value = getattr(value, part, None)
+        if value is None:
+            return "is missing"
+    if wanted is None:
+        return None
+    there = inspect.signature(value).parameters
+    known = [each for each in there if each in wanted]
+    if any(each.kind == each.VAR_KEYWORD for each in there.values()):
+        return None
+    return None if known == wanted else f"takes {list(there)}, not {wanted}"
+
+
+def main():
+    root = Path(sys.argv[1]) / "horovod"
+    checked = different = 0
+    for name in MODULES:
+        path = root / (name.replace(".", "/") + ".py")
+        path = path if path.exists() else path.with_suffix("") / "__init__.py"
+        module = importlib.import_module(f"horovod.{name}")
+        for full, wanted in definitions(path, name):
+            if not is_public(full) or full in EXCEPT:
+                continue
+            checked += 1
+            said = difference(module, full[len(name) + 1 :], wanted)
+            if said:
+                different += 1
+                print(f"horovod.{full} {said}")
+    print(f"names and arguments: {checked} compared, {different} different")
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
