@@ -59,7 +59,6 @@ def test_a_name_is_taken_until_its_result_is(ring):
 def test_survivors_of_a_killed_rank_start_again(ring):
     def body():
         import signal
-        import time
 
         import ronde
         import ronde.numpy as rn
@@ -67,11 +66,11 @@ def test_survivors_of_a_killed_rank_start_again(ring):
         ronde.init()
         if ronde.rank() == 2:
             os.kill(os.getpid(), signal.SIGKILL)
-        begun = time.monotonic()
         try:
             rn.allreduce(np.ones(1))
-        except ronde.HorovodInternalError:
-            assert time.monotonic() - begun < 20
+        except ronde.HorovodInternalError as error:
+            # Seen to be dead, not given up for being slow; how soon, the engine's own tests say.
+            assert "lost rank 2" in str(error), error
         else:
             raise AssertionError("a dead rank was not missed")
         ronde.shutdown()
@@ -156,7 +155,6 @@ def test_ctrl_c_ends_the_wait_for_others_at_the_start_and_for_process_sets(ring)
     def body():
         import signal
         import threading
-        import time
 
         import ronde
 
@@ -164,13 +162,11 @@ def test_ctrl_c_ends_the_wait_for_others_at_the_start_and_for_process_sets(ring)
 
         def interrupted(wait):
             threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-            begun = time.monotonic()
             try:
                 wait()
             except KeyboardInterrupt:
-                assert time.monotonic() - begun < 30
-            else:
-                raise AssertionError("it was not interrupted")
+                return
+            raise AssertionError("it was not interrupted")
 
         if ronde._settings.place().rank == 0:
             os.environ["RONDE_SCOPE"] = "where-nobody-comes"
@@ -190,7 +186,8 @@ def test_ctrl_c_ends_the_wait_for_others_at_the_start_and_for_process_sets(ring)
             return
         raise AssertionError("the other went without a word")
 
-    ring(2).run(body, HOROVOD_GLOO_TIMEOUT_SECONDS="60")
+    # Nothing else ends these waits before the tests give up.
+    ring(2).run(body, HOROVOD_GLOO_TIMEOUT_SECONDS="600")
 
 
 def test_other_threads_run_while_one_waits(ring):
