@@ -15,12 +15,15 @@ pub mod desk;
 mod engine;
 mod error;
 mod handshake;
+mod memory;
 mod metrics;
 mod negotiate;
 mod reduce;
 mod rendezvous;
 mod shm;
 mod tcp;
+#[cfg(test)]
+mod tests;
 mod timeline;
 mod tune;
 mod types;

@@ -77,10 +77,10 @@ fn unsafe_code_is_where_the_map_says() {
     let expected = [
         // Tensors of Python frameworks come as addresses.
         "crates/ronde-collective/src/buffer.rs",
+        // Memory that several processes map.
+        "crates/ronde-collective/src/memory/segment.rs",
         // Code that is compiled for more than the least of processors.
         "crates/ronde-collective/src/reduce/simd.rs",
-        // Memory that several processes map.
-        "crates/ronde-collective/src/shm/segment.rs",
         // No safe interface makes a process together with its namespaces.
         "crates/ronde-process/src/fork.rs",
         // Tensors of Python frameworks come as addresses.

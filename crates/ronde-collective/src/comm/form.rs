@@ -19,10 +19,8 @@ use crate::{
     codec::{Reader, Writer},
     error::{Error, Result},
     handshake::{self, Secret},
-    shm::{
-        self, Peer, Shm,
-        segment::{self, Segment},
-    },
+    memory::{self, Segment},
+    shm::{self, Peer, Shm},
     tcp::{Link, addresses, connect},
     types::Rank,
     wire::{Way, Wire},
@@ -143,7 +141,7 @@ fn share_memory(
     if let Some((segment, _)) = &made {
         shm::mark(segment, mark);
     }
-    let number = made.as_ref().map_or(u64::MAX, |(_, fd)| segment::number(fd).cast_unsigned().into());
+    let number = made.as_ref().map_or(u64::MAX, |(_, fd)| memory::number(fd).cast_unsigned().into());
     let numbers = exchange("segment", number.to_le_bytes().to_vec())?;
     let number = i32::try_from(read_number(&numbers[own[0]])?).ok();
     let opened = match (made, number) {
@@ -159,7 +157,7 @@ fn share_memory(
         own.iter().map(|member| Peer { rank: cards[*member].rank, pid: cards[*member].pid }).collect();
     // The descriptor stays open until all have said whether they could open it.
     let (shm, _descriptor) = match opened {
-        Some((segment, fd)) => (Shm::new(segment, local, &peers, Arc::clone(callers)).ok(), fd),
+        Some((segment, fd)) => (Shm::new(Arc::new(segment), local, &peers, Arc::clone(callers)).ok(), fd),
         None => (None, None),
     };
     let opened = exchange("opened", u64::from(shm.is_some()).to_le_bytes().to_vec())?;

@@ -2,6 +2,8 @@
 //!
 //! Pages that nobody touches cost nothing, so the areas are as large as their users like.
 
+use super::memory::{BLOCK, DEPTH, RING_MAX, RING_MIN};
+
 /// Two cache lines: neighbours are fetched in pairs, and counters of different ranks must not share them.
 const LINE: usize = 128;
 const PAGE: usize = 4096;
@@ -10,15 +12,8 @@ const CONTROL: usize = 8 * LINE;
 
 /// What a rank may say in one round, its small tensors included.
 pub(crate) const SLOT: usize = 256 * 1024;
-/// Blocks in flight; with three the next is filled while one is combined and one is taken.
-pub(crate) const DEPTH: usize = 4;
-/// A block: those of a panel, ours and a peer's and the result's, fit into a small second-level cache. Measured with
-/// two members: 32 KB and 64 KB are equal, 16 KB and 128 KB a tenth slower.
-pub(crate) const BLOCK: usize = 64 * 1024;
 /// All rings of a segment together; the memory is used only by pairs that send.
 const RINGS: usize = 64 * 1024 * 1024;
-const RING_MAX: usize = 1024 * 1024;
-const RING_MIN: usize = 16 * 1024;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
@@ -28,7 +23,7 @@ pub(super) struct Layout {
 
 impl Layout {
     pub(super) fn new(members: usize) -> Self {
-        let ring = (RINGS / (members * members)).clamp(RING_MIN, RING_MAX).next_multiple_of(PAGE);
+        let ring = (RINGS / (members * members)).clamp(RING_MIN, RING_MAX);
         Self { members, ring }
     }
 
@@ -102,7 +97,7 @@ impl Layout {
 
     /// The ring from one member to another: first two lines for its ends, then its bytes.
     pub(super) fn ring(self, from: usize, to: usize) -> usize {
-        self.rings() + (from * self.members + to) * (PAGE + self.ring)
+        self.rings() + (from * self.members + to) * (PAGE + self.ring.next_multiple_of(PAGE))
     }
 
     pub(super) const RING_READ: usize = LINE;

@@ -1,30 +1,25 @@
 //! Shared memory among the members of a group that are on one host.
 //!
-//! `segment.rs` is the memory, `layout.rs` what is where in it, `wait.rs` how a member waits and wakes others and
-//! notices that one is gone, `rounds.rs` the exchange of small messages, `panels.rs` the large collectives and
-//! `ring.rs` the byte streams between two members. Members are counted within the segment here, not as ranks.
+//! `layout.rs` is what is where in a segment, `wait.rs` how a member waits and wakes others and notices that one is
+//! gone, `rounds.rs` the exchange of small messages, `panels.rs` the large collectives and `ring.rs` the byte streams
+//! between two members. Members are counted within the segment here, not as ranks.
 
 mod layout;
 pub(crate) mod panels;
 mod ring;
 mod rounds;
-pub(crate) mod segment;
-#[cfg(test)]
-mod tests;
 mod wait;
 
-use std::{
-    io,
-    os::fd::OwnedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{io, os::fd::OwnedFd, sync::Arc};
 
 use rustix::process::{Pid, PidfdFlags};
 
-use self::{layout::Layout, segment::Segment, wait::Patience};
+use self::{layout::Layout, wait::Patience};
+// Of the parent, not of the crate: the model has its own.
+use super::{
+    clock,
+    memory::{self, Ordering, Segment},
+};
 use crate::{callers::Callers, types::Rank};
 
 pub(crate) use self::{layout::SLOT, wait::Bell};
@@ -60,19 +55,19 @@ pub(crate) fn segment_len(members: usize) -> usize {
 
 /// Marks a new segment as that of a group, so that nobody takes another for it.
 pub(crate) fn mark(segment: &Segment, mark: u64) {
-    segment.counter(Layout::MARK).store(mark, Ordering::SeqCst);
+    segment.counter(Layout::MARK).store(mark, Ordering::Release);
 }
 
 pub(crate) fn is_marked(segment: &Segment, mark: u64) -> bool {
-    segment.counter(Layout::MARK).load(Ordering::SeqCst) == mark
+    segment.counter(Layout::MARK).load(Ordering::Acquire) == mark
 }
 
 impl Shm {
-    pub(crate) fn new(segment: Segment, me: usize, peers: &[Peer], callers: Arc<Callers>) -> io::Result<Self> {
+    pub(crate) fn new(segment: Arc<Segment>, me: usize, peers: &[Peer], callers: Arc<Callers>) -> io::Result<Self> {
         let own = peers[me].pid;
         let processes = peers.iter().map(|peer| if peer.pid == own { Ok(None) } else { process(peer.pid).map(Some) });
         Ok(Self {
-            segment: Arc::new(segment),
+            segment,
             layout: Layout::new(peers.len()),
             me,
             ranks: peers.iter().map(|peer| peer.rank).collect(),
@@ -109,9 +104,7 @@ impl Shm {
 
     /// Lets the others see everything that we wrote before.
     fn publish(&self, offset: usize, value: u64) {
-        let counter: &AtomicU64 = self.segment.counter(offset);
-        // Sequentially consistent: it must not pass the look at who sleeps.
-        counter.store(value, Ordering::SeqCst);
+        self.segment.counter(offset).store(value, Ordering::Release);
         self.ring_bells();
     }
 }

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use super::{
     Layout, Shm,
-    layout::{BLOCK, DEPTH},
+    memory::{BLOCK, BLOCK_MIN, DEPTH},
 };
 use crate::{
     buffer::View,
@@ -27,10 +27,8 @@ use crate::{
 const STRIP: usize = 8 * 1024;
 /// What is copied at once.
 const PIECE: usize = 2048;
-/// Below this a block is all overhead.
-const BLOCK_MIN: usize = 8 * 1024;
 /// Blocks that a part is cut into, so that the steps can overlap.
-const BLOCKS_WANTED: usize = 4;
+pub(crate) const BLOCKS_WANTED: usize = 4;
 
 /// How elements become one.
 #[derive(Debug, Clone, Copy)]

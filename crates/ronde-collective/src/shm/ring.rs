@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use super::{Layout, Shm};
-use crate::{clock, error::Result};
+use super::{Layout, Shm, clock};
+use crate::error::Result;
 
 /// After this the caller may want to look for other things.
 const LONG: Duration = Duration::from_millis(100);

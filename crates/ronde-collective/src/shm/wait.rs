@@ -6,20 +6,18 @@
 use std::{
     hint,
     os::fd::AsFd as _,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
-    thread::futex,
-};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Layout, Shm, segment::Segment};
+use super::{
+    Layout, Shm, clock,
+    memory::{Ordering, Segment, fence},
+};
 use crate::{
-    clock,
     error::{Error, Result},
     types::Rank,
 };
@@ -75,10 +73,12 @@ impl Shm {
         let sleeping = self.segment.word(Layout::sleeping(self.me));
         let mut rested = false;
         loop {
-            let heard = self.segment.word(Layout::bell(self.me)).load(Ordering::SeqCst);
-            sleeping.store(1, Ordering::SeqCst);
+            let heard = self.segment.word(Layout::bell(self.me)).load(Ordering::Acquire);
+            sleeping.store(1, Ordering::Relaxed);
+            // Either we see what others publish now, or they see that we sleep: each has a fence between its two steps.
+            fence(Ordering::SeqCst);
             let Some(peer) = missing() else {
-                sleeping.store(0, Ordering::SeqCst);
+                sleeping.store(0, Ordering::Relaxed);
                 return Ok(true);
             };
             if self.callers.is_closing() {
@@ -99,14 +99,14 @@ impl Shm {
 
     /// Sleeps until the bell rings, or a while; tells whether nobody rang.
     fn nap(&self, heard: u32, limit: Duration) -> bool {
-        let limit = Timespec::try_from(limit).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
-        let woken = futex::wait(self.segment.word(Layout::bell(self.me)), futex::Flags::empty(), heard, Some(&limit));
-        self.segment.word(Layout::sleeping(self.me)).store(0, Ordering::SeqCst);
-        woken == Err(Errno::TIMEDOUT)
+        let is_over = self.segment.sleep(Layout::bell(self.me), heard, limit);
+        self.segment.word(Layout::sleeping(self.me)).store(0, Ordering::Relaxed);
+        is_over
     }
 
     /// Wakes the members that sleep.
     pub(super) fn ring_bells(&self) {
+        fence(Ordering::SeqCst);
         for peer in self.peers() {
             ring(&self.segment, peer);
         }
@@ -120,7 +120,7 @@ impl Shm {
     /// Tells all members that the group is of no more use, since a rank is lost.
     pub(crate) fn abort(&self, lost: Rank) {
         let word = self.segment.counter(Layout::ABORT);
-        let _ = word.compare_exchange(0, lost.0 as u64 + 1, Ordering::SeqCst, Ordering::SeqCst);
+        let _ = word.compare_exchange(0, lost.0 as u64 + 1, Ordering::Release, Ordering::Relaxed);
         self.ring_bells();
     }
 
@@ -174,16 +174,17 @@ impl Bell {
     }
 
     pub(crate) fn ring(&self) {
+        fence(Ordering::SeqCst);
         ring(&self.segment, self.member);
     }
 }
 
+/// Wakes a member if it sleeps. What it waits for was written before, and a fence lies between.
 fn ring(segment: &Segment, member: usize) {
     let sleeping = segment.word(Layout::sleeping(member));
-    if sleeping.load(Ordering::SeqCst) != 0 && sleeping.swap(0, Ordering::SeqCst) != 0 {
-        let bell = segment.word(Layout::bell(member));
-        bell.fetch_add(1, Ordering::SeqCst);
-        let _ = futex::wake(bell, futex::Flags::empty(), u32::MAX >> 1);
+    if sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::Relaxed) != 0 {
+        segment.word(Layout::bell(member)).fetch_add(1, Ordering::Release);
+        segment.wake(Layout::bell(member));
     }
 }
 

@@ -1,21 +1,28 @@
+//! Members of a segment as threads, over the real memory.
+
 use std::{sync::Arc, thread, time::Duration};
 
-use super::{Peer, SLOT, Shm, panels::Combine, panels::Panels, segment::Segment, segment::number};
 use crate::{
     algorithms::even_parts,
     clock,
     error::Error,
+    memory::{Segment, number},
+    shm::{
+        Peer, SLOT, Shm,
+        panels::{Combine, Panels},
+        segment_len,
+    },
     types::{DataType, Rank, ReduceOp},
 };
 
 /// Members of one segment, each with a mapping of its own, as processes would have.
 fn members(count: usize) -> Vec<Shm> {
-    let len = super::segment_len(count);
+    let len = segment_len(count);
     let (first, fd) = Segment::create(len).unwrap();
     let peers: Vec<Peer> = (0..count).map(|rank| Peer { rank: Rank(rank), pid: std::process::id() }).collect();
     let rest = (1..count).map(|_| Segment::open(std::process::id(), number(&fd), len).unwrap());
     let segments: Vec<Segment> = [first].into_iter().chain(rest).collect();
-    let member = |(me, segment)| Shm::new(segment, me, &peers, Arc::default()).unwrap();
+    let member = |(me, segment)| Shm::new(Arc::new(segment), me, &peers, Arc::default()).unwrap();
     segments.into_iter().enumerate().map(member).collect()
 }
 

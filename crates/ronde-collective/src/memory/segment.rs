@@ -4,8 +4,8 @@
 //! Peers open it through `/proc/<pid>/fd`, which the kernel allows to processes of the same user in the same pid
 //! namespace: where that fails there is no shared memory, and TCP is used.
 //!
-//! Which part of the segment belongs to whom, and when, is the protocol of the callers in this folder: a region is
-//! written by its one owner before it publishes a counter (release), and read by others after they saw it (acquire).
+//! Which part of the segment belongs to whom, and when, is the protocol of the callers in `shm/`: a region is written
+//! by its one owner before it publishes a counter (release), and read by others after they saw it (acquire).
 #![expect(unsafe_code, reason = "shared memory is outside of what the compiler can check")]
 
 use std::{
@@ -14,11 +14,15 @@ use std::{
     os::fd::{AsFd, AsRawFd as _, OwnedFd},
     ptr::{self, NonNull},
     sync::atomic::{AtomicU32, AtomicU64},
+    time::Duration,
 };
 
 use rustix::{
+    event::Timespec,
     fs::MemfdFlags,
+    io::Errno,
     mm::{MapFlags, ProtFlags},
+    thread::futex,
 };
 
 /// A mapping, taken down when dropped.
@@ -67,28 +71,40 @@ impl Segment {
     }
 
     /// A word to wait on.
-    pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4), "words are aligned");
         // SAFETY: inside, aligned, and only ever looked at as an atomic.
         unsafe { self.at(offset, 4).cast().as_ref() }
     }
 
     /// A counter.
-    pub(super) fn counter(&self, offset: usize) -> &AtomicU64 {
+    pub(crate) fn counter(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8), "counters are aligned");
         // SAFETY: inside, aligned, and only ever looked at as an atomic.
         unsafe { self.at(offset, 8).cast().as_ref() }
     }
 
+    /// Sleeps on a word while it is as it was heard, or a while; tells whether it was the latter.
+    pub(crate) fn sleep(&self, offset: usize, heard: u32, limit: Duration) -> bool {
+        let limit = Timespec::try_from(limit).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
+        let woken = futex::wait(self.word(offset), futex::Flags::empty(), heard, Some(&limit));
+        woken == Err(Errno::TIMEDOUT)
+    }
+
+    /// Wakes all who sleep on a word.
+    pub(crate) fn wake(&self, offset: usize) {
+        let _ = futex::wake(self.word(offset), futex::Flags::empty(), u32::MAX >> 1);
+    }
+
     /// What somebody has published.
-    pub(super) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+    pub(crate) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         // SAFETY: inside; by the protocol nobody writes there until we say that we have read it.
         unsafe { std::slice::from_raw_parts(self.at(offset, len).as_ptr(), len) }
     }
 
     /// A region that belongs to us until we publish it.
     #[expect(clippy::mut_from_ref, reason = "the protocol gives every region one writer at a time")]
-    pub(super) fn bytes_mut(&self, offset: usize, len: usize) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&self, offset: usize, len: usize) -> &mut [u8] {
         // SAFETY: inside; by the protocol we are the only one who looks there until we publish it.
         unsafe { std::slice::from_raw_parts_mut(self.at(offset, len).as_ptr(), len) }
     }
