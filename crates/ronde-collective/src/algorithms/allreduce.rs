@@ -9,9 +9,9 @@ use super::{Team, even_parts, two_parts};
 use crate::{error::Result, reduce, shm::panels::Combine, wire::Message};
 
 /// Up to here the number of steps counts, and everybody exchanges everything.
-const DOUBLING_MAX: usize = 16 * 1024;
+pub(crate) const DOUBLING_MAX: usize = 16 * 1024;
 /// Up to here halving wins over the ring, which has more steps; above, the ring's steady streams do.
-const HALVING_MAX: usize = 1024 * 1024;
+pub(crate) const HALVING_MAX: usize = 1024 * 1024;
 
 impl Team<'_> {
     /// Combines everybody's data; everybody has the result. The scale is left to the caller.

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// From here a broadcast is cheaper as a scatter and an allgather than along a tree.
-const SCATTER_MIN: usize = 64 * 1024;
+pub(crate) const SCATTER_MIN: usize = 64 * 1024;
 
 impl Team<'_> {
     /// Gives all parts to everybody; ours is in its place already.

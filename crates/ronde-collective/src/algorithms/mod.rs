@@ -14,7 +14,8 @@ use crate::{
     wire::{Message, Wire},
 };
 
-pub(crate) use self::exchange::Gathering;
+pub(crate) use self::allreduce::{DOUBLING_MAX, HALVING_MAX};
+pub(crate) use self::exchange::{Gathering, SCATTER_MIN};
 pub(crate) use self::hierarchical::{Topology, allreduce as allreduce_hierarchical};
 
 /// Members that work together, by their numbers in the wire.

@@ -38,7 +38,7 @@ pub(crate) const NOTE_MAX: usize = shm::SLOT - 8;
 /// Up to here one latency for everybody's whole data beats several for parts of it. For P members and S bytes a round
 /// carries (P - 1) S bytes to each, and an agreement with a reduction after it 2 S (P - 1) / P, but 1 + 2 log2 P
 /// latencies more; with two members the bytes are the same.
-const DATA_MAX: usize = 128 * 1024;
+pub(crate) const DATA_MAX: usize = 128 * 1024;
 const MEGABYTE: usize = 1024 * 1024;
 
 /// A member of a group.

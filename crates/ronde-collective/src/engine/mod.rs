@@ -5,6 +5,7 @@
 //! its process set have asked for it. An engine can be shut down and started again as often as wanted.
 
 mod act;
+mod agree;
 pub(crate) mod config;
 mod core;
 mod group;
@@ -25,6 +26,7 @@ use std::{
 
 use self::{
     act::Actor,
+    agree::agree,
     config::{Config, Transport},
     core::{Core, Entry},
     group::Group,
@@ -33,7 +35,6 @@ use self::{
 };
 use crate::{
     clock,
-    codec::{Reader, Writer},
     comm::{self, Site},
     error::{Error, Result},
     metrics::{Counters, Metrics},
@@ -213,18 +214,6 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.shutdown();
     }
-}
-
-/// Everybody takes the first rank's settings, so that everybody decides alike.
-fn agree(meeting: &Meeting<'_>, mut config: Config) -> Result<Config> {
-    let mut own = Writer::default();
-    own.size(config.cache_capacity).size(config.fusion_threshold);
-    let all = meeting.exchange("config", own.0)?;
-    let mut first = Reader(&all[0]);
-    let nonsense = || Error::Bootstrap("the settings of rank 0 make no sense".to_owned());
-    config.cache_capacity = first.size().ok_or_else(nonsense)?;
-    config.fusion_threshold = first.size().ok_or_else(nonsense)?;
-    Ok(config)
 }
 
 /// What this rank knows of itself: the machine it is on, and who it is there.

@@ -8,7 +8,7 @@ use std::mem;
 use crate::{reduce, shm::panels::Combine};
 
 /// The least that is sent of a letter: one packet of an Ethernet.
-const LETTER_MIN: usize = 1400;
+pub(crate) const LETTER_MIN: usize = 1400;
 /// The longest letter: the notes of some thousand members.
 const LETTER_MAX: usize = 1 << 30;
 const LETTER_HEAD: usize = 8;

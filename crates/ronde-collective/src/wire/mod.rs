@@ -27,10 +27,10 @@ use crate::{
     types::Rank,
 };
 
-pub(crate) use self::flow::{Letter, Message};
+pub(crate) use self::flow::{LETTER_MIN, Letter, Message};
 
 /// Below this a message goes over one stream: a second one costs more system calls than it wins.
-const CUT_MIN: usize = 256 * 1024;
+pub(crate) const CUT_MIN: usize = 256 * 1024;
 /// Looks before going to sleep: about 50 µs, what a sleep and a wake-up take.
 const TRIES: u32 = 50;
 /// How long a wait on sockets is at most before we look whether all are alive.
