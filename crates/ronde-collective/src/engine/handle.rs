@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{group::Group, work::Done};
+use super::{
+    group::{Group, lock},
+    work::Done,
+};
 use crate::{
     clock,
     error::{Error, Result},
@@ -18,8 +21,15 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Completion {
     is_done: AtomicBool,
-    result: Mutex<Option<Result<Done>>>,
+    slot: Mutex<Slot>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    result: Option<Result<Done>>,
+    /// Who sleeps until it is there: waking nobody would cost a system call for every operation.
+    sleepers: usize,
 }
 
 impl Completion {
@@ -28,27 +38,32 @@ impl Completion {
     }
 
     pub(super) fn finish(&self, result: Result<Done>) {
-        *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        let mut slot = lock(&self.slot);
+        slot.result = Some(result);
         self.is_done.store(true, Ordering::Release);
-        self.changed.notify_all();
+        if slot.sleepers > 0 {
+            self.changed.notify_all();
+        }
     }
 
     /// Waits without helping; tells whether it is done.
     pub(super) fn wait(&self, deadline: Option<Instant>) -> bool {
-        let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = lock(&self.slot);
+        slot.sleepers += 1;
         while !self.is_done() {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
-            result = match left {
-                Some(Duration::ZERO) => return false,
-                Some(left) => self.changed.wait_timeout(result, left).unwrap_or_else(PoisonError::into_inner).0,
-                None => self.changed.wait(result).unwrap_or_else(PoisonError::into_inner),
+            slot = match left {
+                Some(Duration::ZERO) => break,
+                Some(left) => self.changed.wait_timeout(slot, left).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.changed.wait(slot).unwrap_or_else(PoisonError::into_inner),
             };
         }
-        true
+        slot.sleepers -= 1;
+        self.is_done()
     }
 
     fn take(&self) -> Result<Done> {
-        let result = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let result = lock(&self.slot).result.take();
         result.unwrap_or_else(|| Err(Error::Invalid("the result has been taken already".to_owned())))
     }
 }
