@@ -1,7 +1,7 @@
 //! Every operation and type, odd sizes, one to nine ranks, every transport: against the plainest reference.
 
 use proptest::prelude::*;
-use ronde_collective::{DataType, Operation, Rank, ReduceOp, Shape, Tensor, Work};
+use ronde_collective::{DataType, Engine, Operation, Rank, ReduceOp, Shape, Tensor, Work};
 
 use crate::fixture::{Spread, ring};
 
@@ -52,6 +52,8 @@ fn tensor(dtype: DataType, shape: &Shape, rank: usize) -> Tensor {
     Tensor { dtype, shape: shape.clone(), input: bytes_of(dtype, &values).into(), output: None }
 }
 
+const OPS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Min, ReduceOp::Max, ReduceOp::Product];
+
 #[derive(Debug, Clone)]
 struct Case {
     size: usize,
@@ -60,6 +62,8 @@ struct Case {
     op: ReduceOp,
     rows: usize,
     columns: usize,
+    /// From the second time on everybody knows the names.
+    times: usize,
 }
 
 fn cases() -> impl Strategy<Value = Case> {
@@ -68,59 +72,99 @@ fn cases() -> impl Strategy<Value = Case> {
         1_usize..=9,
         prop::sample::select(Spread::ALL.to_vec()),
         prop::sample::select(DataType::ALL.to_vec()),
-        prop::sample::select(vec![ReduceOp::Sum, ReduceOp::Min, ReduceOp::Max, ReduceOp::Product]),
+        prop::sample::select(OPS.to_vec()),
         0_usize..20,
         columns,
     )
-        .prop_map(|(size, spread, dtype, op, rows, columns)| Case { size, spread, dtype, op, rows, columns })
+        .prop_map(|(size, spread, dtype, op, rows, columns)| Case {
+            size,
+            spread,
+            dtype,
+            op,
+            rows,
+            columns,
+            times: 2,
+        })
 }
 
 fn check(case: &Case) {
-    let Case { size, dtype, op, rows, columns, .. } = *case;
-    let shape = Shape::from([rows, columns]);
-    ring(size, case.spread, |engine| {
-        let rank = engine.rank().0;
-        let run = |name: &str, operation: Operation, tensor: Tensor| {
-            // Twice: the second time everybody knows the name.
-            let again = Tensor::new(tensor.dtype, tensor.shape.clone(), tensor.input.as_slice().to_vec());
-            let first = engine.run(Work::new(name, operation.clone(), vec![tensor])).unwrap();
-            let second = engine.run(Work::new(name, operation, vec![again])).unwrap();
-            let bytes = first.tensors[0].buffer.as_slice();
-            assert!(bytes == second.tensors[0].buffer.as_slice(), "{name} differs the second time");
-            (first.tensors[0].shape.clone(), bytes.to_vec())
-        };
-        let elements = rows * columns;
-        let all: Vec<u8> = (0..elements).map(|index| reduced(op, dtype, size, index)).collect();
-
-        let (_, sum) = run("allreduce", Operation::Allreduce(op.into()), tensor(dtype, &shape, rank));
-        assert!(sum == bytes_of(dtype, &all), "allreduce");
-
-        let own = tensor(dtype, &Shape::from([rows + rank, columns]), rank);
-        let (gathered, bytes) = run("allgather", Operation::Allgather, own);
-        let values = (0..size).flat_map(|rank| (0..(rows + rank) * columns).map(move |index| value(rank, index)));
-        assert!(bytes == bytes_of(dtype, &values.collect::<Vec<u8>>()), "allgather");
-        assert_eq!(gathered.0, [size * rows + size * (size - 1) / 2, columns]);
-
-        let root = size - 1;
-        let (_, bytes) = run("broadcast", Operation::Broadcast { root: Rank(root) }, tensor(dtype, &shape, rank));
-        assert!(bytes == tensor(dtype, &shape, root).input.as_slice(), "broadcast");
-
-        let splits: Vec<usize> = (0..size).map(|to| (rows + rank + to) % 3).collect();
-        let sent = Shape::from([splits.iter().sum(), columns]);
-        let (_, bytes) = run("alltoall", Operation::Alltoall { splits: Some(splits) }, tensor(dtype, &sent, rank));
-        let from_each = (0..size).flat_map(|from| {
-            let begin: usize = (0..rank).map(|to| (rows + from + to) % 3).sum();
-            (begin * columns..(begin + (rows + from + rank) % 3) * columns).map(move |index| value(from, index))
-        });
-        assert!(bytes == bytes_of(dtype, &from_each.collect::<Vec<u8>>()), "alltoall");
-
-        if op == ReduceOp::Sum {
-            let (_, bytes) = run("reducescatter", Operation::Reducescatter(op.into()), tensor(dtype, &shape, rank));
-            let begin = (rows / size * rank + rank.min(rows % size)) * columns;
-            let end = begin + (rows / size + usize::from(rank < rows % size)) * columns;
-            assert!(bytes == bytes_of(dtype, &all[begin..end]), "reducescatter");
-        }
+    ring(case.size, case.spread, |engine| {
+        check_reduction(engine, case);
+        check_moves(engine, case);
     });
+}
+
+/// Runs an operation; if more than once, then all results must be the same.
+fn run(engine: &Engine, case: &Case, (name, operation): (&str, Operation), tensor: Tensor) -> (Shape, Vec<u8>) {
+    let name = format!("{name} {:?} of {:?}", case.op, case.dtype);
+    let once = || {
+        let input = Tensor::new(tensor.dtype, tensor.shape.clone(), tensor.input.as_slice().to_vec());
+        let done = engine.run(Work::new(name.as_str(), operation.clone(), vec![input])).unwrap();
+        (done.tensors[0].shape.clone(), done.tensors[0].buffer.as_slice().to_vec())
+    };
+    let first = once();
+    assert!((1..case.times).all(|_| once() == first), "it differs the next time: {case:?}");
+    first
+}
+
+fn check_reduction(engine: &Engine, case: &Case) {
+    let Case { size, dtype, op, rows, columns, .. } = *case;
+    let (rank, shape) = (engine.rank().0, Shape::from([rows, columns]));
+    let all: Vec<u8> = (0..rows * columns).map(|index| reduced(op, dtype, size, index)).collect();
+    let (_, sum) = run(engine, case, ("allreduce", Operation::Allreduce(op.into())), tensor(dtype, &shape, rank));
+    assert!(sum == bytes_of(dtype, &all), "allreduce, {case:?}");
+
+    if op == ReduceOp::Sum {
+        let scatter = ("reducescatter", Operation::Reducescatter(op.into()));
+        let (_, bytes) = run(engine, case, scatter, tensor(dtype, &shape, rank));
+        let begin = (rows / size * rank + rank.min(rows % size)) * columns;
+        let end = begin + (rows / size + usize::from(rank < rows % size)) * columns;
+        assert!(bytes == bytes_of(dtype, &all[begin..end]), "reducescatter, {case:?}");
+    }
+}
+
+fn check_moves(engine: &Engine, case: &Case) {
+    let Case { size, dtype, rows, columns, .. } = *case;
+    let (rank, shape) = (engine.rank().0, Shape::from([rows, columns]));
+    let own = tensor(dtype, &Shape::from([rows + rank, columns]), rank);
+    let (gathered, bytes) = run(engine, case, ("allgather", Operation::Allgather), own);
+    let values = (0..size).flat_map(|rank| (0..(rows + rank) * columns).map(move |index| value(rank, index)));
+    assert!(bytes == bytes_of(dtype, &values.collect::<Vec<u8>>()), "allgather, {case:?}");
+    assert_eq!(gathered.0, [size * rows + size * (size - 1) / 2, columns]);
+
+    let root = size - 1;
+    let broadcast = ("broadcast", Operation::Broadcast { root: Rank(root) });
+    let (_, bytes) = run(engine, case, broadcast, tensor(dtype, &shape, rank));
+    assert!(bytes == tensor(dtype, &shape, root).input.as_slice(), "broadcast, {case:?}");
+
+    let splits: Vec<usize> = (0..size).map(|to| (rows + rank + to) % 3).collect();
+    let sent = Shape::from([splits.iter().sum(), columns]);
+    let alltoall = ("alltoall", Operation::Alltoall { splits: Some(splits) });
+    let (_, bytes) = run(engine, case, alltoall, tensor(dtype, &sent, rank));
+    let from_each = (0..size).flat_map(|from| {
+        let begin: usize = (0..rank).map(|to| (rows + from + to) % 3).sum();
+        (begin * columns..(begin + (rows + from + rank) % 3) * columns).map(move |index| value(from, index))
+    });
+    assert!(bytes == bytes_of(dtype, &from_each.collect::<Vec<u8>>()), "alltoall, {case:?}");
+}
+
+/// What is said in rounds, nothing at all, one row, and what goes through the algorithms.
+const SHAPES: [(usize, usize); 4] = [(3, 7), (5, 0), (1, 1031), (3, 3001)];
+
+#[test]
+fn every_transport_number_of_ranks_type_and_operation_is_right() {
+    for spread in Spread::ALL {
+        for size in 1..=9 {
+            ring(size, spread, |engine| {
+                for (number, dtype) in DataType::ALL.into_iter().enumerate() {
+                    let (rows, columns) = SHAPES[(number + size) % SHAPES.len()];
+                    let case = |op| Case { size, spread, dtype, op, rows, columns, times: 1 };
+                    OPS.into_iter().for_each(|op| check_reduction(engine, &case(op)));
+                    check_moves(engine, &case(ReduceOp::Sum));
+                }
+            });
+        }
+    }
 }
 
 proptest! {
