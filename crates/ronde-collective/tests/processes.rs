@@ -6,7 +6,7 @@
 
 use std::{
     env,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
     process::{Child, ChildStdout, Command, Stdio},
     time::Duration,
 };
@@ -30,6 +30,11 @@ impl RankProcess {
         let own = |line: std::io::Result<String>| line.unwrap().split_once("rank says: ").map(|(_, it)| it.to_owned());
         self.lines.find_map(own).expect("the rank ended without a word")
     }
+
+    /// Lets a rank go on that waits to be told.
+    fn tell(&mut self) {
+        self.child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    }
 }
 
 impl Drop for RankProcess {
@@ -49,7 +54,7 @@ fn start_by(size: usize, role: &str, command: impl Fn(usize) -> Command) -> Vec<
     let one = |rank: usize| {
         let mut command = command(rank);
         command.args(["be_a_rank", "--exact", "--nocapture"]).env(ROLE, format!("{rank} {role}"));
-        command.stdout(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         RankProcess { child, lines }
@@ -92,7 +97,10 @@ fn be_a_rank() {
             }
             println!("rank says: {}", step("late", 10).unwrap_err());
         }
-        _ => {
+        task => {
+            if task.ends_with("when-told") {
+                std::io::stdin().read_line(&mut String::new()).unwrap();
+            }
             for _ in 0..5 {
                 step("large", 1_000_000).unwrap();
             }
@@ -175,6 +183,18 @@ impl Network {
         Some(network)
     }
 
+    /// Drops what comes in at the first end and matches; false if this kernel cannot.
+    fn drop_incoming(&self, condition: &str) -> bool {
+        let chain = "add chain inet fault in { type filter hook input priority 0; }";
+        let rules = format!("add table inet fault; {chain}; add rule inet fault in {condition} drop");
+        run(&["ip", "netns", "exec", &self.names[0], "nft", &rules])
+    }
+
+    /// Ends that.
+    fn let_in(&self) {
+        assert!(run(&["ip", "netns", "exec", &self.names[0], "nft", "delete table inet fault"]));
+    }
+
     /// Starts a rank at each end.
     fn start(&self, task: &str) -> Vec<RankProcess> {
         let role = format!("2 {} tcp {task}", self.meeting.path().display());
@@ -215,10 +235,32 @@ fn a_cut_wire_is_noticed_by_both_ends() {
 #[test]
 fn a_slow_and_lossy_wire_only_delays() {
     let Some(network) = Network::new("slow") else { return };
-    let netem = ["tc", "-n", &network.names[0], "qdisc", "add", "dev", "wire", "root", "netem"];
-    if ronde_sim::program("tc").is_none() || !run(&[&netem[..], &["delay", "2ms", "loss", "0.1%"]].concat()) {
-        return ronde_sim::skip("this kernel has no netem");
+    if ronde_sim::program("tc").is_none() || ronde_sim::program("nft").is_none() {
+        return;
+    }
+    // A queue that empties slowly: whatever is sent waits in it for milliseconds, and what it cannot hold is lost.
+    let queue = ["root", "tbf", "rate", "400mbit", "burst", "64k", "latency", "20ms"];
+    let slow_down = |end: &String| run(&[&["tc", "-n", end, "qdisc", "add", "dev", "wire"], &queue[..]].concat());
+    if !network.names.iter().all(slow_down) || !network.drop_incoming("numgen random mod 1000 < 2") {
+        return ronde_sim::skip("this kernel has no slow queues, or drops no packets");
     }
     let mut ranks = network.start("a-few-steps");
+    ranks.iter_mut().for_each(|rank| assert_eq!(rank.says(), "done"));
+}
+
+#[test]
+fn a_partition_that_heals_only_delays() {
+    let Some(network) = Network::new("part") else { return };
+    if ronde_sim::program("nft").is_none() {
+        return;
+    }
+    let mut ranks = network.start("a-few-steps-when-told");
+    if !network.drop_incoming("meta l4proto tcp") {
+        return ronde_sim::skip("this kernel drops no packets");
+    }
+    ranks.iter_mut().for_each(RankProcess::tell);
+    // Longer than TCP's first tries, and shorter than what counts as a loss.
+    std::thread::sleep(Duration::from_millis(700));
+    network.let_in();
     ranks.iter_mut().for_each(|rank| assert_eq!(rank.says(), "done"));
 }
