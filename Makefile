@@ -14,7 +14,7 @@ SOAK_SECONDS ?= 300
 # How `make static` builds; `dev` is quicker, and its program bigger and slower.
 STATIC_PROFILE ?= release
 
-.PHONY: help preflight build demo check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-tensorflow e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean
+.PHONY: help preflight build demo check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-tensorflow e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -50,6 +50,9 @@ lint: preflight ## Format, lints, dependencies, shell scripts
 
 test: preflight ## All tests; what cannot run here is listed and counted at the end
 	@tools/test.sh $(LOCKED)
+
+test-large: preflight ## Sums and broadcasts of more than 2^31 elements; takes 9 GB of memory
+	cargo test $(LOCKED) -p ronde-collective --test ring -- --ignored --exact large::more_than_two_to_the_31_elements
 
 e2e-tools: ## Build kubectl and helm for the tests, into a cache outside the checkout
 	e2e/peers.sh path kubectl

@@ -8,7 +8,7 @@ use crate::fixture::{Spread, allreduce, floats, ring, ring_with};
 const MANY: usize = (1 << 31) + 12_345;
 
 #[test]
-#[ignore = "takes 5 GB of memory and some seconds: cargo test --test ring -- --ignored"]
+#[ignore = "takes 9 GB of memory and most of a minute: make test-large"]
 fn more_than_two_to_the_31_elements() {
     for spread in [Spread::OneHost, Spread::Tcp] {
         ring(2, spread, |engine| {
