@@ -9,6 +9,7 @@ use std::{
     io,
     net::{IpAddr, TcpListener},
     sync::{Arc, atomic::AtomicBool},
+    thread,
     time::Instant,
 };
 
@@ -75,7 +76,7 @@ pub(crate) fn form(site: &Site, me: usize, exchange: &mut Exchange<'_>) -> Resul
         me,
         everybody: (0..ranks.len()).collect(),
         topology: Topology { hosts },
-        wire: Wire { ways, ranks: ranks.clone(), shm, callers },
+        wire: Wire { ways, ranks: ranks.clone(), shm, callers, is_roomy: is_roomy(&cards, me) },
         ranks,
         bell,
         gathering: Gathering::default(),
@@ -167,6 +168,12 @@ fn share_memory(
     let split =
         |host: Vec<usize>| if works(&host) { vec![host] } else { host.into_iter().map(|it| vec![it]).collect() };
     Ok((shm, hosts.into_iter().flat_map(split).collect()))
+}
+
+/// Whether every member on our machine can have a processor.
+fn is_roomy(cards: &[Card], me: usize) -> bool {
+    let near = cards.iter().filter(|card| card.boot == cards[me].boot).count();
+    near <= thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn read_number(note: &[u8]) -> Result<u64> {
