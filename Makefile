@@ -91,7 +91,8 @@ bench-collective: preflight ## Measure collectives beside Open MPI and Gloo, alo
 	cargo build $(LOCKED) --release -p ronde-bench -p ronde-python
 	@release="$$(tools/target-dir.sh)/release"; \
 	"$$release/ronde-bench" collective
-	@PYTHONPATH="$$(tools/python-tree.sh release)" "$${PYTHON:-python3}" bench/collective.py
+	@PYTHONPATH="$$(tools/python-tree.sh release)" "$${PYTHON:-python3}" bench/collective.py \
+	--plot "$$(tools/target-dir.sh)/collective.svg"
 
 bench-gang: preflight ## Measure gangs on a real API server from the first request to the last node, beside a bare loop
 	cargo build $(LOCKED) --release -p ronde -p ronde-bench

@@ -1,15 +1,16 @@
 """Collectives as a Python user calls them: Ronde beside torch.distributed with Gloo and Open MPI through mpi4py.
 
-usage: collective.py [--only SECTION] [--max-megabytes N]
+usage: collective.py [--only SECTION] [--max-megabytes N] [--plot FILE]
 
 One peer after the other on the same tensors, in one run. Times are medians of the slowest rank; a ratio says how many
 times longer the peer takes. Training goes in turns, several of each peer. A peer that is not installed is left out.
-Between namespaces needs root.
+Between namespaces needs root. The plot is an SVG of all sums that were measured.
 """
 
 import argparse
 import contextlib
 import json
+import math
 import os
 import socket
 import statistics
@@ -283,6 +284,45 @@ def table(title, rows, peers, cells, is_more_better=False):
     sys.stdout.flush()
 
 
+# --- the plot -------------------------------------------------------------------------------------------------------
+
+PANEL_WIDTH, PANEL_HEIGHT, MARGIN = 420, 320, 60
+COLOURS = {"ronde": "#c2410c", "gloo": "#64748b", "mpi": "#1d4ed8"}
+
+
+def draw(path, panels):
+    """Writes one panel for each title: time over size, both logarithmic, one line for each peer."""
+    width, height = len(panels) * (PANEL_WIDTH + MARGIN) + MARGIN, PANEL_HEIGHT + 2 * MARGIN
+    shapes = [panel(title, found, MARGIN + index * (PANEL_WIDTH + MARGIN)) for index, (title, found) in enumerate(panels)]
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" font-size="12">')
+        file.write('<rect width="100%" height="100%" fill="white"/>' + "".join(shapes) + "</svg>\n")
+
+
+def panel(title, found, left):
+    sizes = sorted(int(size) for size in found["ronde"])
+    times = [seconds for sums in found.values() for seconds, _ in sums.values()]
+    low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
+    x = lambda size: left + PANEL_WIDTH * math.log(int(size) / sizes[0]) / math.log(sizes[-1] / sizes[0])  # noqa: E731
+    y = lambda seconds: MARGIN + PANEL_HEIGHT * (high - math.log10(seconds)) / (high - low)  # noqa: E731
+    shapes = [f'<text x="{left}" y="{MARGIN - 25}" font-size="14">{title}</text>']
+    for power in range(low, high + 1):
+        shapes.append(f'<path d="M{left} {y(10**power):.1f}h{PANEL_WIDTH}" stroke="#e2e8f0"/>')
+        shapes.append(f'<text x="{left - 5}" y="{y(10**power) + 4:.1f}" text-anchor="end">{shown_time(power)}</text>')
+    for size in sizes[::2]:
+        shapes.append(f'<text x="{x(size):.1f}" y="{MARGIN + PANEL_HEIGHT + 18}" text-anchor="middle">{shown_bytes(size)}</text>')
+    for index, (peer, sums) in enumerate(found.items()):
+        points = " ".join(f"{x(size):.1f},{y(sums[size][0]):.1f}" for size in sorted(sums, key=int))
+        shapes.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[peer]}" stroke-width="2"/>')
+        label = f'<text x="{left + 10}" y="{MARGIN + 16 * (index + 1)}" fill="{COLOURS[peer]}">{PEERS[peer].shown}</text>'
+        shapes.append(label)
+    return "".join(shapes)
+
+
+def shown_time(power):
+    return {-6: "1 µs", -5: "10 µs", -4: "100 µs", -3: "1 ms", -2: "10 ms", -1: "100 ms", 0: "1 s"}.get(power, f"1e{power} s")
+
+
 def shown_bytes(size):
     return f"{size // 1024} KB" if size < 1 << 20 else f"{size >> 20} MB"
 
@@ -298,8 +338,9 @@ def try_all(peers, measure):
     return found
 
 
-def show_sums(title, peers, measure):
+def show_sums(title, peers, measure, panels):
     found = try_all(peers, measure)
+    panels.append((title, found))
     sizes = {shown_bytes(int(size)): size for size in found["ronde"]}
     microseconds = [(name, lambda value: f"{value * 1e6:.1f} µs") for name in sizes]
     table(title, microseconds, list(found), lambda peer, row: found[peer][sizes[row]][0])
@@ -311,17 +352,18 @@ def show_sums(title, peers, measure):
 def section_host(peers, args):
     for ranks in (2, 4):
         title = f"allreduce on one host, {ranks} ranks"
-        show_sums(title, peers, lambda peer: start(peer, "sums", ranks, args.max_megabytes << 20))
+        show_sums(title, peers, lambda peer: start(peer, "sums", ranks, args.max_megabytes << 20), args.panels)
 
 
 def section_network(peers, args):
     max_bytes = min(args.max_megabytes, 64) << 20
     if os.geteuid() != 0:
         title = "allreduce over TCP on loopback, 2 ranks (namespaces need root)"
-        return show_sums(title, peers, lambda peer: start(peer, "sums", 2, max_bytes, is_tcp=True))
+        return show_sums(title, peers, lambda peer: start(peer, "sums", 2, max_bytes, is_tcp=True), args.panels)
     with namespaces():
         title = "allreduce over TCP between two network namespaces, 2 ranks"
-        show_sums(title, peers, lambda peer: start(peer, "sums", 2, max_bytes, is_tcp=True, is_apart=True))
+        measure = lambda peer: start(peer, "sums", 2, max_bytes, is_tcp=True, is_apart=True)  # noqa: E731
+        show_sums(title, peers, measure, args.panels)
 
 
 def section_start(peers, _):
@@ -370,6 +412,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=SECTIONS, action="append")
     parser.add_argument("--max-megabytes", type=int, default=256)
+    parser.add_argument("--plot", metavar="FILE")
     for hidden in ("--peer", "--task"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     parser.add_argument("--max-bytes", type=int, help=argparse.SUPPRESS)
@@ -381,8 +424,12 @@ def main():
             print(json.dumps(found), flush=True)
         return
     peers = [peer for peer in PEERS if is_there(peer)]
+    args.panels = []
     for name in args.only or SECTIONS:
         SECTIONS[name](peers, args)
+    if args.plot and args.panels:
+        draw(args.plot, args.panels)
+        print(f"\nplot: {args.plot}")
 
 
 if __name__ == "__main__":
