@@ -4,8 +4,12 @@
 //! program to run and then orders, one byte each: the number of a signal for all that descends from it. It writes how
 //! the program ended. When the launcher goes away, however that happens, or the program ends, everything that is left
 //! below gets SIGTERM and soon SIGKILL. `main` asks here first, before it reads arguments or starts a thread: it forks.
+//!
+//! A keeper is two processes: the inner one does all that, the outer one only waits for it. Both adopt orphans, so
+//! whichever of the two is killed, the other finds what the program has started, and kills it.
 
 use std::{
+    fs::File,
     io::{self, Read, Write},
     os::{fd::AsFd, unix::net::UnixStream},
     path::{Path, PathBuf},
@@ -15,7 +19,10 @@ use std::{
 };
 
 use ronde_process::{Alone, Ended, Fork, Namespaces, Program, become_program, fork, kill};
-use rustix::process::{Pid, Signal};
+use rustix::{
+    pipe::PipeFlags,
+    process::{Pid, Signal},
+};
 use serde::{Deserialize, Serialize};
 
 /// Our program is a keeper when it is called by this name.
@@ -49,18 +56,49 @@ pub fn run(args: &[String]) -> Option<ExitCode> {
 
 fn keep() -> io::Result<ExitCode> {
     let alone = Alone::check()?;
+    adopt_orphans()?;
+    // Nobody writes: the end of it is the end of the process that holds the other end.
+    let (outer_ends, outer_lives) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    match fork(alone, Namespaces::default())? {
+        Fork::Child => {
+            drop(outer_lives);
+            keep_inside(alone, File::from(outer_ends))
+        }
+        Fork::Parent(inner) => {
+            let ended = inner.wait()?;
+            // What is left is there because the inner process was killed.
+            kill::descendants()?;
+            drop(outer_lives);
+            Ok(ExitCode::from(u8::try_from(ended.exit_code()).unwrap_or(u8::MAX)))
+        }
+    }
+}
+
+fn keep_inside(alone: Alone, outer_ends: File) -> io::Result<ExitCode> {
     let mut launcher = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let kept = read_kept(&mut launcher)?;
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    adopt_orphans()?;
     match fork(alone, Namespaces::default())? {
         Fork::Child => Ok(begin(&kept)),
         Fork::Parent(child) => {
             let orders = launcher.try_clone()?;
             thread::Builder::new().name("orders".to_owned()).spawn(move || obey(orders))?;
+            thread::Builder::new().name("outer".to_owned()).spawn(move || outlive(outer_ends))?;
             reap(child.pid, &mut launcher)?;
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// What descends from here becomes a child of this process when its own parent ends.
+fn adopt_orphans() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// Waits for the end of the outer process, which is that of everything.
+fn outlive(mut outer_ends: File) {
+    let _ = outer_ends.read(&mut [0]);
+    kill_all();
 }
 
 /// In the child: leaves the keeper's session and socket behind and becomes the program.

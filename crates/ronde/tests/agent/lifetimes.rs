@@ -74,18 +74,21 @@ fn an_agent_with_a_command_ends_with_its_code() {
 }
 
 #[test]
-fn an_agent_buries_the_orphans_that_come_to_it() {
+fn a_killed_keeper_leaves_nothing_behind() {
     let job = Job::new();
-    // A keeper that is killed leaves its programs to the agent's outer process.
     let agent = job.agent("127.0.0.2", &[]);
-    let mark = mark();
-    let mut client = Running(job.ronde(&["rsh", "127.0.0.2", &stubborn(&mark)]).spawn().unwrap());
-    wait_for_sleepers(&mark, 3);
-    let keeper = wait_until("the agent has a keeper", LIMIT, || children(inner(&agent)).first().copied());
-    send(keeper, Signal::KILL);
-    assert_eq!(client.code(), 255);
-    sleepers(&mark).into_iter().for_each(|pid| send(pid, Signal::KILL));
-    wait_until("only the agent proper is left", LIMIT, || (children(agent.pid()) == [inner(&agent)]).then_some(()));
+    // A keeper is two processes: the child of the agent, and the child of that.
+    for depth in [1, 2] {
+        let mark = mark();
+        let mut client = Running(job.ronde(&["rsh", "127.0.0.2", &stubborn(&mark)]).spawn().unwrap());
+        wait_for_sleepers(&mark, 3);
+        let keeper = (0..depth).fold(inner(&agent), |pid, _| children(pid)[0]);
+        send(keeper, Signal::KILL);
+        wait_until_gone(&mark);
+        assert!(client.code() > 128);
+        wait_until("nobody is left below the agent", LIMIT, || children(inner(&agent)).is_empty().then_some(()));
+        assert_eq!(children(agent.pid()), [inner(&agent)]);
+    }
 }
 
 /// The children of all threads of a process.
