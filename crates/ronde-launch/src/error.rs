@@ -79,6 +79,7 @@ impl LaunchError {
             Self::NoCommand => "it stands at the end, as in `-np 4 python train.py`",
             Self::Hosts(error) => error.hint(),
             Self::Slots(_) => "give the hosts more slots (`-H node1:4,node2:4`), or start fewer ranks with -np",
+            Self::Parameter(_) => "--help says what each flag takes",
             Self::Config { .. } => "the same parameters are flags, see --help",
             Self::Interface(_) => "`ip link` lists the interfaces",
             Self::Unreachable(hosts) => {

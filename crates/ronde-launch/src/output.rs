@@ -7,10 +7,11 @@
 mod lines;
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     io::{self, Write},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     thread,
 };
 
@@ -71,6 +72,8 @@ pub struct Output {
     options: OutputOptions,
     queue: mpsc::Sender<Message>,
     writer: thread::JoinHandle<()>,
+    /// The copies that were begun: a rank that takes the place of another goes on where that ended. Owned by `copy`.
+    begun: Mutex<BTreeSet<PathBuf>>,
 }
 
 #[derive(Debug)]
@@ -89,7 +92,7 @@ impl Output {
         }
         let (queue, messages) = mpsc::channel(QUEUE);
         let writer = thread::Builder::new().name("output".to_owned()).spawn(move || write(sinks, messages))?;
-        Ok(Self { options, queue, writer })
+        Ok(Self { options, queue, writer, begun: Mutex::default() })
     }
 
     /// Pumps a stream of a rank until its end; the task then gives the last lines.
@@ -99,10 +102,23 @@ impl Output {
         stream: Stream,
         from: Box<dyn AsyncRead + Send + Unpin>,
     ) -> io::Result<JoinHandle<Tail>> {
-        let copy = self.options.folder.as_deref().map(|folder| create(folder, (rank, size), stream)).transpose()?;
+        let copy = self.options.folder.as_deref().map(|folder| self.copy(folder, (rank, size), stream)).transpose()?;
         let lines = Lines::new(format!("[{rank}]<{}>:", stream.name()));
         let to = Pump { queue: self.queue.clone(), stream, copy, with_time: self.options.with_time };
         Ok(tokio::spawn(pump(from, lines, to)))
+    }
+
+    /// The file of a stream: ranks are padded so that names sort as numbers do. What another job has left is replaced.
+    fn copy(&self, folder: &Path, (rank, size): (usize, usize), stream: Stream) -> io::Result<Arc<File>> {
+        let width = size.saturating_sub(1).max(rank).to_string().len();
+        let folder = folder.join(format!("rank.{rank:0width$}"));
+        fs_err::create_dir_all(&folder)?;
+        let path = folder.join(stream.name());
+        let is_first = self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
+        if is_first {
+            fs_err::File::create(&path)?;
+        }
+        Ok(Arc::new(fs_err::OpenOptions::new().append(true).open(path)?.into_parts().0))
     }
 
     /// Says something of our own, as a line of stderr, when its turn comes: nobody waits for that.
@@ -145,14 +161,6 @@ async fn pump(mut from: Box<dyn AsyncRead + Send + Unpin>, mut lines: Lines, to:
     }
     to.send(lines.finish(&to.time())).await;
     lines.into_tail()
-}
-
-/// The file of a stream: ranks are padded so that names sort as numbers do.
-fn create(folder: &Path, (rank, size): (usize, usize), stream: Stream) -> io::Result<Arc<File>> {
-    let width = size.saturating_sub(1).max(rank).to_string().len();
-    let folder = folder.join(format!("rank.{rank:0width$}"));
-    fs_err::create_dir_all(&folder)?;
-    Ok(Arc::new(fs_err::File::create(folder.join(stream.name()))?.into_parts().0))
 }
 
 fn write(mut sinks: Sinks, mut messages: mpsc::Receiver<Message>) {

@@ -66,6 +66,15 @@ impl Ended {
             Self::Lost(_) => 255,
         }
     }
+
+    /// What could help, where the code says that the program never began.
+    pub const fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Code(126) => Some("the program has to be executable on every host: `chmod +x` may help"),
+            Self::Code(127) => Some("the program has to be on every host: name it by its path, or see the PATH there"),
+            _ => None,
+        }
+    }
 }
 
 /// Why a rank could not be started.

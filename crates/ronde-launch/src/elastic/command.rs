@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::mpsc;
 
 use super::{
-    discovery::{INTERVAL, PATIENCE, Script, Source},
+    discovery::{INTERVAL, Script, Source},
     model::{Failure, HostSlots, Outcome, Settings},
     run::{self, ElasticEnd, ElasticJob},
 };
@@ -33,7 +33,8 @@ const RESET_LIMIT: &str = "Horovod was shutdown because number of resets during 
 pub async fn run(arguments: &Arguments, parameters: &Parameters) -> Result<u8, LaunchError> {
     let variables = surroundings::variables();
     let settings = settings(arguments, &variables)?;
-    let source = source(arguments, &variables)?;
+    let start_timeout = command_line::start_timeout(arguments, &variables);
+    let source = source(arguments, &variables, start_timeout)?;
     if arguments.command.is_empty() {
         return Err(LaunchError::NoCommand);
     }
@@ -42,7 +43,7 @@ pub async fn run(arguments: &Arguments, parameters: &Parameters) -> Result<u8, L
         source,
         way: Arc::new(command_line::reach(arguments, false)?.ways),
         secret: surroundings::secret().map_err(LaunchError::Prepare)?,
-        start_timeout: command_line::start_timeout(arguments, &variables),
+        start_timeout,
         silence: SILENCE,
         program: Program {
             words: arguments.command.clone(),
@@ -108,14 +109,20 @@ fn settings(arguments: &Arguments, variables: &BTreeMap<String, String>) -> Resu
 }
 
 /// Hosts by the script, else by the command line, else this machine.
-fn source(arguments: &Arguments, variables: &BTreeMap<String, String>) -> Result<Source, LaunchError> {
+fn source(
+    arguments: &Arguments,
+    variables: &BTreeMap<String, String>,
+    patience: Duration,
+) -> Result<Source, LaunchError> {
     if let Some(command) = &arguments.hosts.host_discovery_script {
         return Ok(Source::Script(Script {
             command: command.clone(),
+            environment: variables.clone(),
+            directory: surroundings::folder().map_err(LaunchError::Prepare)?,
             slots_default: arguments.elastic.slots_per_host,
             file: variables.get("RONDE_HOSTS_FILE").map(PathBuf::from),
             interval: INTERVAL,
-            patience: PATIENCE,
+            patience,
         }));
     }
     let named = command_line::named_hosts(arguments)?;
@@ -197,6 +204,7 @@ impl ElasticEnd {
         if !self.tail.is_empty() {
             write!(f, "\n  its last lines on stderr:")?;
         }
-        self.tail.iter().try_for_each(|line| write!(f, "\n    {line}"))
+        self.tail.iter().try_for_each(|line| write!(f, "\n    {line}"))?;
+        ended.hint().map_or(Ok(()), |hint| write!(f, "\n\nhint: {hint}"))
     }
 }

@@ -1,30 +1,36 @@
 //! Finds out which hosts the job may use: by a program that prints them, again and again, or by a file that is watched.
 //!
-//! A program is given a time and a length of output; a file is read when it changes, so a change is known within
-//! [`GLANCE`]. What is wrong with either is told in words; the driver decides what follows.
+//! A program is given a time and a length of output, and a keeper, as ranks are: it ends with all that it started, also
+//! when the launcher is killed. A file is read when it changes, so a change is known within [`GLANCE`]. What is wrong
+//! with either is told in words; the driver decides what follows.
 
 use std::{
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    process::Stdio,
     time::{Duration, SystemTime},
 };
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
-    process::Command,
     sync::mpsc,
     time,
 };
 
 use super::model::{Event, HostSlots};
-use crate::hosts;
+use crate::{
+    hosts,
+    keep::NO_INPUT,
+    start::{
+        Ended, Program,
+        local::{Local, Output},
+    },
+};
 
 /// Horovod's interval between two looks.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 /// Between two glances at a file.
 const GLANCE: Duration = Duration::from_millis(50);
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// More hosts than fit in here are not in one place.
 const OUTPUT_MAX: usize = 1024 * 1024;
 /// Of what a program says when it fails.
@@ -43,6 +49,9 @@ pub enum Source {
 pub struct Script {
     /// As it was given: a line of shell, as in the original.
     pub command: String,
+    /// Its whole environment, and where it runs.
+    pub environment: BTreeMap<String, String>,
+    pub directory: PathBuf,
     /// For hosts without a number.
     pub slots_default: Option<usize>,
     /// A file that changes whenever the program would print something else.
@@ -94,31 +103,31 @@ fn mark(file: Option<&Path>) -> Option<(SystemTime, u64)> {
 /// Runs the program once and reads what it prints.
 async fn look(script: &Script) -> Result<Vec<HostSlots>, String> {
     let name = &script.command;
-    let output = time::timeout(script.patience, run(name)).await;
+    let output = time::timeout(script.patience, run(script)).await;
     let output = output.map_err(|_| format!("`{name}` has not ended within {:?}", script.patience))?;
-    let (code, stdout, stderr) = output.map_err(|error| format!("`{name}` cannot be run: {error}"))?;
-    match code {
-        Some(0) => read(name, &stdout, script.slots_default),
-        Some(126) => Err(format!("`{name}` cannot be executed; `chmod +x` may help")),
-        Some(127) => Err(format!("`{name}` was not found")),
-        Some(code) => Err(format!("`{name}` ended with code {code}{}", said(&stderr))),
-        None => Err(format!("`{name}` was ended by a signal")),
+    let (ended, stdout, stderr) = output.map_err(|error| format!("`{name}` cannot be run: {error}"))?;
+    match ended {
+        Ended::Code(0) => read(name, &stdout, script.slots_default),
+        Ended::Code(126) => Err(format!("`{name}` cannot be executed; `chmod +x` may help")),
+        Ended::Code(127) => Err(format!("`{name}` was not found")),
+        Ended::Code(code) => Err(format!("`{name}` ended with code {code}{}", said(&stderr))),
+        Ended::Signal(_) => Err(format!("`{name}` was ended by a signal")),
+        Ended::Lost(why) => Err(format!("`{name}` was lost: {why}")),
     }
 }
 
-async fn run(command: &str) -> io::Result<(Option<i32>, Vec<u8>, Vec<u8>)> {
-    let mut child = Command::new("/bin/sh")
-        .args(["-c", command])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
-    let missing = || io::Error::other("it has no output");
-    let (stdout, stderr) = (child.stdout.take().ok_or_else(missing)?, child.stderr.take().ok_or_else(missing)?);
-    // Whoever prints too much is stopped: nobody reads the rest.
-    let (stdout, stderr) = tokio::try_join!(read_all(stdout), read_all(stderr))?;
-    Ok((child.wait().await?.code(), stdout, stderr))
+/// Whoever takes too long or prints too much is killed, with all that it started: nobody waits for the rest.
+async fn run(script: &Script) -> io::Result<(Ended, Vec<u8>, Vec<u8>)> {
+    let program = Program {
+        words: ["/bin/sh", "-c", &script.command].map(str::to_owned).into(),
+        environment: script.environment.clone(),
+        directory: script.directory.clone(),
+    };
+    let started = Local::default().spawn(&program, Path::new(NO_INPUT), Output::Piped)?;
+    let (stdout, stderr) = tokio::try_join!(read_all(started.stdout), read_all(started.stderr))?;
+    let ended = started.ended.await.map_err(io::Error::other)?;
+    drop(started.orders);
+    Ok((ended, stdout, stderr))
 }
 
 async fn read_all(from: impl AsyncRead + Unpin) -> io::Result<Vec<u8>> {
@@ -160,11 +169,7 @@ fn shortened(line: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use tokio::sync::mpsc;
-
-    use super::{Event, Script, Source, look, read, watch};
+    use super::read;
 
     fn shown(text: &str, slots_default: Option<usize>) -> String {
         match read("find.sh", text.as_bytes(), slots_default) {
@@ -183,52 +188,5 @@ mod tests {
         assert_eq!(shown("a:0\n", Some(1)), "`find.sh` prints `a:0`, which is not `host` or `host:slots`");
         assert_eq!(shown("<html> no\n", Some(1)), "`find.sh` prints `<html> no`, which is not `host` or `host:slots`");
         assert!(read("find.sh", b"\xff\xfe", None).unwrap_err().contains("no text"));
-    }
-
-    fn script(command: &str) -> Script {
-        let (interval, patience) = (Duration::from_millis(10), super::PATIENCE);
-        Script { command: command.to_owned(), slots_default: None, file: None, interval, patience }
-    }
-
-    #[tokio::test]
-    async fn what_is_wrong_with_a_program_is_told() {
-        let folder = tempfile::tempdir().unwrap();
-        let plain = folder.path().join("plain.sh");
-        fs_err::write(&plain, "echo a:1").unwrap();
-        let plain = plain.display().to_string();
-        for (command, expected) in [
-            ("echo a:1; exit 3", "ended with code 3"),
-            ("echo no such cloud >&2; exit 1", "ended with code 1: no such cloud"),
-            ("/no/such/program", "was not found"),
-            (plain.as_str(), "cannot be executed; `chmod +x` may help"),
-            ("kill -9 $$", "was ended by a signal"),
-            ("head -c 3000000 /dev/zero", "it prints more than a megabyte"),
-        ] {
-            let error = look(&script(command)).await.unwrap_err();
-            assert!(error.contains(expected), "{command}: {error}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_program_that_hangs_is_stopped() {
-        let hanging = Script { patience: Duration::from_millis(50), ..script("exec sleep 3600") };
-        assert_eq!(look(&hanging).await.unwrap_err(), "`exec sleep 3600` has not ended within 50ms");
-    }
-
-    #[tokio::test]
-    async fn a_file_that_changes_is_seen_at_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("hosts");
-        fs_err::write(&file, "a:1\n").unwrap();
-        let mut script = script(&format!("cat {}", file.display()));
-        (script.file, script.interval) = (Some(file.clone()), Duration::from_secs(3600));
-        let (sender, mut events) = mpsc::channel(4);
-        let task = tokio::spawn(watch(Source::Script(script), sender));
-        assert!(matches!(events.recv().await, Some(Event::Hosts(hosts)) if hosts.len() == 1));
-        let draft = folder.path().join("draft");
-        fs_err::write(&draft, "a:1\nb:1\n").unwrap();
-        fs_err::rename(&draft, &file).unwrap();
-        assert!(matches!(events.recv().await, Some(Event::Hosts(hosts)) if hosts.len() == 2));
-        task.abort();
     }
 }

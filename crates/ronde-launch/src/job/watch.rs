@@ -74,7 +74,8 @@ impl std::fmt::Display for Failed {
         if !self.tail.is_empty() {
             write!(f, "\n  its last lines on stderr:")?;
         }
-        self.tail.iter().try_for_each(|line| write!(f, "\n    {line}"))
+        self.tail.iter().try_for_each(|line| write!(f, "\n    {line}"))?;
+        self.ended.hint().map_or(Ok(()), |hint| write!(f, "\n\nhint: {hint}"))
     }
 }
 

@@ -72,6 +72,8 @@ impl Plan {
             .args(["be_a_worker", "--exact", "--nocapture"])
             .envs(self.variables)
             .env("TEST_WORKER", "1")
+            .env("TEST_FOLDER", folder.path())
+            .current_dir(folder.path())
             .env("RONDE_HOSTS_FILE", &file)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -124,9 +126,13 @@ impl Job {
     }
 
     pub fn set_hosts(&self, hosts: &str) {
-        let path = |name: &str| -> PathBuf { self.folder.path().join(name) };
-        fs_err::write(path("draft"), hosts).unwrap();
-        fs_err::rename(path("draft"), path("hosts")).unwrap();
+        fs_err::write(self.path("draft"), hosts).unwrap();
+        fs_err::rename(self.path("draft"), self.path("hosts")).unwrap();
+    }
+
+    /// A file of the job's own folder, which its programs know as `$TEST_FOLDER`.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     /// The processes that have been workers, in the order in which they said so.

@@ -106,19 +106,77 @@ fn the_limit_of_resets_is_heeded() {
 }
 
 #[test]
+fn what_a_worker_and_its_replacement_write_is_kept() {
+    let words = "-np 2 --min-np 1 --max-np 2 --output-filename out";
+    let mut job = Job::hosts("localhost:1\n127.0.0.2:1\n").steps(300).pause_ms(10).start(words);
+    job.wait_for("of 2");
+    job.kill(1);
+    job.wait_for("of 1");
+    let seen = job.lines().len();
+    job.wait_after(seen, "of 2");
+    assert_eq!(job.result(), worker::result(300), "{job}");
+    let kept = fs_err::read_to_string(job.path("out/rank.1/stdout")).unwrap();
+    assert_eq!(kept.matches("]<stdout>:pid ").count(), 2, "{kept}");
+}
+
+#[test]
 fn what_is_wrong_with_the_discovery_is_said() {
     for (script, expected) in [
         ("/no/such/program", "was not found"),
         ("echo '<html>'", "prints `<html>`, which is not `host` or `host:slots`"),
-        ("echo hello; exit 3", "ended with code 3"),
+        ("echo a:1; exit 3", "ended with code 3"),
+        ("echo no such cloud >&2; exit 1", "ended with code 1: no such cloud"),
+        ("echo a:1 > plain; ./plain", "`echo a:1 > plain; ./plain` cannot be executed; `chmod +x` may help"),
+        ("kill -9 $$", "was ended by a signal"),
+        ("head -c 3000000 /dev/zero", "it prints more than a megabyte"),
+        ("sleep 3600", "`sleep 3600` has not ended within 1s"),
     ] {
-        let mut job = Job::hosts("").discover(script).start("-np 1");
+        let limit = if script.starts_with("sleep") { 1 } else { 60 };
+        let mut job = Job::hosts("").discover(script).start(&format!("-np 1 --start-timeout {limit}"));
         assert_eq!(job.exit_code(), 2, "{job}");
-        assert!(job.to_string().contains(expected), "{job}");
+        let said = job.to_string();
+        assert!(said.starts_with("error: cannot find the hosts of the job\n  cause: `"), "{said}");
+        assert!(
+            said.contains(expected) && said.contains("\n\nhint: the program of --host-discovery-script "),
+            "{said}"
+        );
     }
-    let mut job = Job::hosts("").start("-np 2 --min-np 3 --max-np 2");
-    assert_eq!(job.exit_code(), 2, "{job}");
-    assert!(job.to_string().contains("--min-np 3 is more than --max-np 2"), "{job}");
+}
+
+#[test]
+fn numbers_that_contradict_each_other_are_refused() {
+    for (words, expected) in [
+        ("-np 2 --min-np 3 --max-np 2", "error: --min-np 3 is more than --max-np 2\n"),
+        ("-np 4 --max-np 2 --min-np 1", "error: -np 4 is not between --min-np and --max-np\n"),
+        ("-np 1 --blacklist-cooldown-range 9 3", "error: --blacklist-cooldown-range 9 3: the first number"),
+    ] {
+        let mut job = Job::hosts("").start(words);
+        assert_eq!(job.exit_code(), 2, "{job}");
+        assert!(job.to_string().starts_with(expected), "{job}");
+    }
+}
+
+/// A program that finds hosts, and does not end; nor does what it has started in a session of its own.
+const HANGING: &str = "trap '' TERM; setsid sleep 600 & echo $$ $! > pids; mv pids hanging; wait; sleep 600";
+
+fn check_hanging(stop: fn(&mut Job)) {
+    let mut job = Job::hosts("").discover(HANGING).start("-np 1");
+    let pids: Vec<u32> = ronde_sim::wait_until("the program runs", Duration::from_secs(60), || {
+        let text = fs_err::read_to_string(job.path("hanging")).ok()?;
+        Some(text.split_whitespace().map(|pid| pid.parse().unwrap()).collect())
+    });
+    stop(&mut job);
+    let are_gone = || pids.iter().all(|pid| !job::is_alive(*pid)).then_some(());
+    ronde_sim::wait_until("the program is gone", Duration::from_secs(4), are_gone);
+}
+
+#[test]
+fn a_discovery_that_hangs_ends_with_the_launcher() {
+    check_hanging(Job::kill_launcher);
+    check_hanging(|job| {
+        job.interrupt();
+        assert_eq!(job.exit_code(), 130, "{job}");
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::sandbox::{Running, SOON, Sandbox};
 
@@ -40,12 +40,17 @@ fn a_signal_is_named() {
 #[test]
 fn a_missing_program_is_named() {
     let sandbox = Sandbox::new();
-    let output = sandbox.launcher(&["-np", "1", "no-such-program", "x"]).output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(127));
-    assert!(stderr.contains("[0]<stderr>:ronde: cannot run `no-such-program`"), "{stderr}");
-    let output = sandbox.launcher(&["-np", "1", "/etc/passwd"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(126));
+    for (program, code, hint) in [("no-such-program", 127, "name it by its path"), ("/etc/passwd", 126, "`chmod +x`")] {
+        for flags in [["-np", "1"], ["--min-np", "1"]] {
+            let output = sandbox.launcher(&[flags.as_slice(), &[program, "x"]].concat()).output().unwrap();
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(code), "{stderr}");
+            assert!(stderr.contains(&format!("[0]<stderr>:ronde: cannot run `{program}`")), "{stderr}");
+            let (_, last) = stderr.rsplit_once("\n\nhint: the program has to be ").unwrap();
+            assert!(last.contains(hint), "{stderr}");
+        }
+    }
+    assert_eq!(sandbox.processes(), [0; 0]);
 }
 
 #[test]
@@ -107,17 +112,30 @@ fn sigterm_ends_the_job() {
     assert_eq!(sandbox.processes(), [0; 0]);
 }
 
+/// A keeper is two processes; without either, nothing stays that the rank has started.
 #[test]
-fn a_rank_whose_keeper_is_killed_is_lost_and_gone() {
+fn a_rank_whose_keeper_is_killed_is_gone_with_all_that_it_started() {
+    for (victim, code) in [("$PPID", 255), ("$(cut -d ' ' -f 4 /proc/$PPID/stat)", 137)] {
+        let sandbox = Sandbox::new();
+        let line = format!("[ $HOROVOD_RANK = 1 ] && echo {victim} > keeper; {STUBBORN}");
+        let running = Running::start(sandbox.launcher(&["-np", "2", "sh", "-c", &line]), 2);
+        let keeper = fs_err::read_to_string(sandbox.path("keeper")).unwrap().trim().parse().unwrap();
+        kill_process(Pid::from_raw(keeper).unwrap(), Signal::KILL).unwrap();
+        let said = running.end();
+        assert_eq!(said.code, Some(code), "{}", said.stderr);
+        assert!(said.stderr.contains("rank 1 on host `localhost` was "), "{}", said.stderr);
+        sandbox.wait_for_nothing_left(SOON);
+    }
+}
+
+#[test]
+fn a_launcher_and_a_keeper_may_be_killed_at_once() {
     let sandbox = Sandbox::new();
-    let line = "echo ready; echo $PPID > keeper.$HOROVOD_RANK; while :; do sleep 0.05; done";
-    let running = Running::start(sandbox.launcher(&["-np", "2", "sh", "-c", line]), 2);
-    let keeper = ronde_sim::wait_until("the keeper is known", SOON, || {
-        fs_err::read_to_string(sandbox.path("keeper.1")).ok()?.trim().parse().ok()
-    });
-    rustix::process::kill_process(rustix::process::Pid::from_raw(keeper).unwrap(), Signal::KILL).unwrap();
-    let said = running.end();
-    assert_eq!(said.code, Some(255));
-    assert!(said.stderr.contains("rank 1 on host `localhost` was lost"), "{}", said.stderr);
-    sandbox.wait_for_nothing_left(SOON);
+    let line = format!("echo $PPID > keeper; {STUBBORN}");
+    let mut running = Running::start(sandbox.launcher(&["-np", "1", "sh", "-c", &line]), 1);
+    let keeper = fs_err::read_to_string(sandbox.path("keeper")).unwrap().trim().parse().unwrap();
+    kill_process(Pid::from_raw(keeper).unwrap(), Signal::KILL).unwrap();
+    running.signal(Signal::KILL);
+    running.child.wait().unwrap();
+    sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + Duration::from_millis(500));
 }

@@ -68,7 +68,18 @@ fn bad_input_is_refused_with_a_hint() {
     check(
         "noise out of range",
         "-np 1 --autotune-gaussian-process-noise 1.5 true",
-        "error: the noise of autotuning is 1.5, and has to be from 0 to 1\n",
+        "error: the noise of autotuning is 1.5, and has to be from 0 to 1\n\nhint: --help says what each flag takes\n",
+    );
+    check(
+        "no slots",
+        "-np 1 -H a:0 true",
+        "error: cannot use the hosts\n  cause: host `a` has no slots\n\n\
+         hint: leave the host out, or give it at least one slot\n",
+    );
+    check(
+        "more at least than at most",
+        "--min-np 3 --max-np 2 true",
+        "error: --min-np 3 is more than --max-np 2\n\nhint: --help says what each flag takes\n",
     );
 }
 

@@ -61,8 +61,12 @@ impl Server {
     }
 
     fn launcher(&self, np: &str, line: &str) -> Command {
+        self.with_flags(&["-np", np, "-H", "one:2,two:2"], line)
+    }
+
+    fn with_flags(&self, flags: &[&str], line: &str) -> Command {
         let (port, key) = (self.port.to_string(), self.sandbox.path("user").display().to_string());
-        let flags = ["-np", np, "-H", "one:2,two:2", "-p", &port, "-i", &key, "sh", "-c", line];
+        let flags = [flags, &["-p", &port, "-i", &key, "sh", "-c", line]].concat();
         let mut command = self.sandbox.launcher(&flags);
         command.env("PATH", path_with(self.sandbox.folder.path()));
         command
@@ -111,4 +115,25 @@ fn hosts_that_ssh_does_not_reach_are_named() {
     assert_eq!(output.status.code(), Some(3), "{stderr}");
     assert!(stderr.contains("ssh not successful for host one:\n") && stderr.contains("host two:\n"), "{stderr}");
     assert!(stderr.contains("Connection refused") && stderr.contains("\nhint: `ssh "), "{stderr}");
+}
+
+#[test]
+fn an_unknown_host_is_named() {
+    let Some(server) = Server::start() else { return };
+    for (flags, code, expected, hint) in [
+        (["-np", "1", "-H", "no.invalid:1"].as_slice(), 3, "ssh not successful for host no.invalid:\n", "`ssh "),
+        (
+            &["--min-np", "1", "-H", "no.invalid:1", "--elastic-timeout", "2"],
+            3,
+            "0 ranks were ready, and at least 1 are needed",
+            "add hosts",
+        ),
+    ] {
+        let output = server.with_flags(flags, "true").output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains("Could not resolve hostname no.invalid"), "{stderr}");
+        assert!(stderr.contains(expected) && stderr.contains(&format!("\nhint: {hint}")), "{stderr}");
+    }
+    server.sandbox.wait_for_nothing_left(SOON);
 }
