@@ -3,7 +3,8 @@
 //! The line is always the same: it reads one more line from its stdin and obeys it. So what the rank is to run and the
 //! secret among its variables never stand on a command line, here or there. What is read starts the program and beside
 //! it a watchdog on the same stdin: signals are passed on as numbers, and when the stream ends, because the launcher
-//! or ssh is gone or the program has ended, the whole process group is ended, within [`super::NOTICED_WITHIN`].
+//! or ssh is gone or the program has ended, the whole process group is ended, within [`super::NOTICED_WITHIN`]. So it is
+//! when the watchdog is killed: another one waits for its end. What has left the group is found by a variable.
 
 use std::{
     io,
@@ -131,24 +132,34 @@ fn read_status(name: &str, status: io::Result<ExitStatus>) -> Ended {
 /// Signals that a launcher may pass on: the shells there wait for the program's end instead of dying themselves.
 const PASSED: &str = "HUP INT QUIT USR1 USR2 TERM";
 
+/// Kills all that the program has started, wherever it went: it has a variable of its own. Whatever this needs and is
+/// not there (`grep`, `/proc`), the process group is ended anyway.
+const SWEEP: &str = "ronde_sweep() { for ronde_p in $(grep -lszFx \"RONDE_TREE=$RONDE_TREE\" /proc/[0-9]*/environ); do \
+                     ronde_p=${ronde_p#/proc/}; kill -9 ${ronde_p%/environ}; done; }";
+/// The watchdog: passes signals on, and ends everything with the stream.
+const WATCHDOG: &str = "exec <&3 3<&- 2>/dev/null; \
+                        while read -r s; do [ \"$s\" = 9 ] && ronde_sweep; kill -\"$s\" 0; done; \
+                        kill -15 0; sleep 1; ronde_sweep; kill -9 0";
+/// Reads from the watchdog, which writes nothing, and does the last part in its stead.
+const SECOND: &str = "exec 3<&- >/dev/null 2>&1; read -r s; ronde_sweep; kill -9 0";
+
 /// The one line that is read on the other side.
 ///
-/// The process group is that of the shell: sshd and srun give it one of its own. The watchdog has no hold on the
+/// The process group is that of the shell: sshd and srun give it one of its own. The watchdogs have no hold on the
 /// program's streams, so that ssh ends with the program.
 fn code(program: &Program) -> String {
     let exports: Vec<String> =
         program.environment.iter().map(|(name, value)| format!(" {name}={}", quoted(value))).collect();
-    let export = if exports.is_empty() { String::new() } else { format!("export{}; ", exports.concat()) };
     let words: Vec<String> = program.words.iter().map(|word| quoted(word)).collect();
     let words = words.join(" ");
     let directory = quoted(&program.directory.display().to_string());
     format!(
-        "ronde_n=$(printf \"\\nx\"); ronde_n=${{ronde_n%x}}; {export}set -- {words}; \
+        "ronde_n=$(printf \"\\nx\"); ronde_n=${{ronde_n%x}}; export{} RONDE_TREE=$$-$(date +%s); set -- {words}; \
          cd {directory} >/dev/null 2>&1; unset ronde_n ronde_code; exec 3<&0 </dev/null; \
-         trap : {PASSED}; \
-         ( trap \"\" {PASSED}; exec <&3 3<&- >/dev/null 2>&1; while read -r s; do kill -\"$s\" 0; done; \
-         kill -15 0; sleep 1; kill -9 0 ) & \
-         \"$@\" 3<&-; exit $?\n",
+         {SWEEP}; trap : {PASSED}; \
+         ( trap \"\" {PASSED}; {WATCHDOG} ) | ( trap \"\" {PASSED}; {SECOND} ) & \
+         \"$@\" 3<&-; ronde_c=$?; ronde_sweep 2>/dev/null; exit $ronde_c\n",
+        exports.concat()
     )
 }
 

@@ -1,14 +1,17 @@
 //! Ranks through a command of the user's, and through Slurm's: programs that stand in for another machine.
 
-use std::process::Command;
+use std::{process::Command, time::Duration};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::sandbox::{Running, SOON, Sandbox, path_with};
 
 /// A host is reached by a session of its own, as sshd makes one; the line is read by a shell.
 const RSH: &str = "#!/bin/sh\necho \"$@\" >> calls\nshift\nexec setsid -w sh -c \"$1\"\n";
 const SRUN: &str = "#!/bin/sh\necho \"$@\" >> calls\nwhile [ $1 != /bin/sh ]; do shift; done\nexec setsid -w \"$@\"\n";
+
+/// For a busy machine.
+const SLACK: Duration = Duration::from_secs(1);
 
 fn by_command(sandbox: &Sandbox, np: &str, line: &str) -> Command {
     let rsh = sandbox.script("rsh", RSH).display().to_string();
@@ -65,7 +68,39 @@ fn nothing_elsewhere_outlives_the_launcher_and_no_secret_is_shown() {
     }
     running.signal(Signal::KILL);
     running.child.wait().unwrap();
-    sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + std::time::Duration::from_secs(1));
+    sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + SLACK);
+}
+
+/// One that is left behind in a session of its own, without hold on the rank's streams.
+const FAR_CHILD: &str = "setsid sleep 600 >/dev/null 2>&1 & ";
+
+#[test]
+fn what_a_rank_leaves_behind_elsewhere_ends_with_it() {
+    let sandbox = Sandbox::new();
+    let output = by_command(&sandbox, "2", &format!("{FAR_CHILD} exit 7")).output().unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + SLACK);
+}
+
+/// Whichever of the processes that watch over a rank elsewhere is killed before the launcher is.
+#[test]
+fn nothing_elsewhere_outlives_who_watches_over_it() {
+    // What stands for the connection, the shell that it has reached, and the two watchdogs of that.
+    for index in 0..4 {
+        let sandbox = Sandbox::new();
+        let line = format!("trap '' TERM; {FAR_CHILD} echo ready; while :; do sleep 0.05; done");
+        let mut running = Running::start(by_command(&sandbox, "1", &line), 1);
+        let is_watcher = |pid: &i32| {
+            fs_err::read_to_string(format!("/proc/{pid}/cmdline"))
+                .is_ok_and(|words| words.contains("read -r ronde_code"))
+        };
+        let watchers: Vec<i32> = sandbox.processes().into_iter().filter(is_watcher).collect();
+        assert_eq!(watchers.len(), 4, "{watchers:?}");
+        kill_process(Pid::from_raw(watchers[index]).unwrap(), Signal::KILL).unwrap();
+        running.signal(Signal::KILL);
+        running.child.wait().unwrap();
+        sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + SLACK);
+    }
 }
 
 #[test]
