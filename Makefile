@@ -14,7 +14,7 @@ SOAK_SECONDS ?= 300
 # How `make static` builds; `dev` is quicker, and its program bigger and slower.
 STATIC_PROFILE ?= release
 
-.PHONY: help preflight build demo check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-tensorflow e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large
+.PHONY: help preflight build demo check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-tensorflow e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -116,6 +116,14 @@ bench-scheduler: preflight ## Measure the scheduler's decisions alone, for growi
 soak: preflight ## Kill everything again and again for SOAK_SECONDS, from a new seed
 	RONDE_CHAOS_SECONDS=$(SOAK_SECONDS) RONDE_CHAOS_SEED=$${RONDE_CHAOS_SEED:-$$RANDOM} \
 	cargo test $(LOCKED) -p ronde --test chaos -- --nocapture
+
+# Each way to reach hosts, with NumPy and with PyTorch, and killed launchers: eight times SOAK_SECONDS.
+soak-elastic: preflight ## Kill ranks, agents, sshd and launchers of elastic trainings on several hosts for SOAK_SECONDS each; as root
+	cargo build $(LOCKED) -p ronde-python
+	@python="$$(tools/find-python.sh numpy cloudpickle torch || tools/numpy-python.sh)" && package="$$(tools/python-tree.sh debug)" && \
+	RONDE_TEST_PYTHON="$$python" RONDE_TEST_PYTHONPATH="$$package" \
+	RONDE_CHAOS_SECONDS=$(SOAK_SECONDS) RONDE_CHAOS_SEED=$${RONDE_CHAOS_SEED:-$$RANDOM} \
+	cargo test $(LOCKED) -p ronde --test survival -- --nocapture --test-threads 1
 
 fuzz: preflight ## Fuzz the decoders for FUZZ_SECONDS each
 	@tools/fuzz.sh "$(FUZZ_SECONDS)"

@@ -6,5 +6,6 @@
 mod job;
 mod lifetimes;
 mod mpirun;
+mod network;
 mod strangers;
 mod streams;

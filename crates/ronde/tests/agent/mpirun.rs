@@ -6,66 +6,12 @@ use fs_err as fs;
 use ronde_sim::{is_root, program};
 use rustix::process::Signal;
 
-use crate::job::{Job, Running, inner, mark, send, start_agent, text, wait_for_sleepers, wait_until_gone};
+use crate::{
+    job::{Job, Running, inner, mark, send, start_agent, text, wait_for_sleepers, wait_until_gone},
+    network::{Network, address},
+};
 
 const HOSTS: usize = 3;
-
-/// Three hosts on a network of their own; removed with the test.
-struct Network {
-    names: Vec<String>,
-}
-
-impl Network {
-    fn new() -> Self {
-        let names: Vec<String> = (1..=HOSTS).map(|host| format!("rnd{}h{host}", mark().replace('.', ""))).collect();
-        let network = Self { names };
-        for name in &network.names {
-            ip(&["netns", "add", name]);
-            ip(&["-n", name, "link", "set", "lo", "up"]);
-        }
-        let first = &network.names[0];
-        ip(&["-n", first, "link", "add", "br0", "type", "bridge"]);
-        ip(&["-n", first, "addr", "add", "10.98.7.1/24", "dev", "br0"]);
-        ip(&["-n", first, "link", "set", "br0", "up"]);
-        for (index, name) in network.names.iter().enumerate().skip(1) {
-            let port = format!("port{index}");
-            ip(&["-n", first, "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", name]);
-            ip(&["-n", first, "link", "set", &port, "master", "br0", "up"]);
-            ip(&["-n", name, "addr", "add", &format!("10.98.7.{}/24", index + 1), "dev", "eth0"]);
-            ip(&["-n", name, "link", "set", "eth0", "up"]);
-        }
-        network
-    }
-
-    /// Returns a command of the job inside one of the hosts.
-    fn inside(&self, job: &Job, host: usize, program: &str) -> Command {
-        let mut command = job.command("ip");
-        command.args(["netns", "exec", &self.names[host - 1], program]);
-        // Daemons of Open MPI on several hosts do not expect to meet in one folder.
-        let scratch = job.path(&format!("tmp{host}"));
-        fs::create_dir_all(&scratch).unwrap();
-        command.env("TMPDIR", scratch);
-        command
-    }
-
-    fn agent(&self, job: &Job, host: usize, program: &str) -> Running {
-        let listen = format!("10.98.7.{host}:{}", job.port);
-        start_agent(self.inside(job, host, program).args(["agent", "--listen", &listen]))
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for name in &self.names {
-            let _ = Command::new("ip").args(["netns", "del", name]).status();
-        }
-    }
-}
-
-fn ip(words: &[&str]) {
-    let output = Command::new("ip").args(words).output().unwrap();
-    assert!(output.status.success(), "ip {words:?}: {}", text(&output.stderr));
-}
 
 /// A job with two hosts that have an agent each, and a third for the launcher.
 struct Hosts {
@@ -82,18 +28,18 @@ impl Hosts {
             return None;
         }
         program("ip")?;
-        let (job, network) = (Job::new(), Network::new());
+        let (job, network) = (Job::new(), Network::new(HOSTS));
         let kube = job.path("kube");
         assert!(job.ronde(&["agent", "install", kube.to_str().unwrap()]).status().unwrap().success());
         let ronde = kube.join("ronde").display().to_string();
-        let agents = [network.agent(&job, 2, &ronde), network.agent(&job, 3, &ronde)];
+        let agents = [2, 3].map(|host| agent(&network, &job, host, &ronde));
         Some(Self { job, network, ronde, _agents: agents })
     }
 
     /// Returns an agent with a command on the third host, as in a launcher's pod.
     fn launcher(&self, command: &[&str]) -> Command {
-        let mut launcher = self.network.inside(&self.job, 1, &self.ronde);
-        launcher.args(["agent", "--listen", &format!("10.98.7.1:{}", self.job.port), "--"]).args(command);
+        let mut launcher = inside(&self.network, &self.job, 1, &self.ronde);
+        launcher.args(["agent", "--listen", &format!("{}:{}", address(1), self.job.port), "--"]).args(command);
         launcher
     }
 
@@ -119,6 +65,21 @@ impl Hosts {
             wait_until_gone(&mark);
         }
     }
+}
+
+/// Returns a command of the job inside one of the hosts.
+fn inside(network: &Network, job: &Job, host: usize, program: &str) -> Command {
+    let mut command = network.inside(host, job.command("ip"), program);
+    // Daemons of Open MPI on several hosts do not expect to meet in one folder.
+    let scratch = job.path(&format!("tmp{host}"));
+    fs::create_dir_all(&scratch).unwrap();
+    command.env("TMPDIR", scratch);
+    command
+}
+
+fn agent(network: &Network, job: &Job, host: usize, program: &str) -> Running {
+    let listen = format!("{}:{}", address(host), job.port);
+    start_agent(inside(network, job, host, program).args(["agent", "--listen", &listen]))
 }
 
 /// The options that Open MPI needs here; how it reaches other hosts is not among them.
