@@ -137,5 +137,5 @@ fn a_launcher_and_a_keeper_may_be_killed_at_once() {
     kill_process(Pid::from_raw(keeper).unwrap(), Signal::KILL).unwrap();
     running.signal(Signal::KILL);
     running.child.wait().unwrap();
-    sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + Duration::from_millis(500));
+    sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + Duration::from_secs(5));
 }

@@ -24,7 +24,7 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 const SLOTS: usize = 2;
 /// In a ring that is whole.
 pub const RANKS: usize = 6;
-const FLAGS: [&str; 8] = ["-np", "2", "--min-np", "1", "--max-np", "6", "--blacklist-cooldown-range", "1"];
+const FLAGS: [&str; 9] = ["-np", "2", "--min-np", "1", "--max-np", "6", "--blacklist-cooldown-range", "1", "1"];
 
 pub struct Job {
     child: Child,
@@ -63,7 +63,7 @@ impl Job {
         set_hosts(hosts, &HOSTS.collect::<Vec<_>>());
         let list = hosts.path("hosts").display().to_string();
         let script = format!("cat {list}");
-        let flags = [FLAGS.as_slice(), &["1", "--host-discovery-script", &script]].concat();
+        let flags = [FLAGS.as_slice(), &["--host-discovery-script", &script]].concat();
         let mut command = hosts.launcher(&flags);
         command.env("RONDE_HOSTS_FILE", list).env("OMP_NUM_THREADS", "1");
         training.complete(&mut command);

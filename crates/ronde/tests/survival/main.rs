@@ -35,7 +35,7 @@ use crate::{
 const SEED: u64 = 1;
 const SECONDS: u64 = 3;
 /// What is promised, and some for a busy machine.
-const GONE_WITHIN: Duration = Duration::from_secs(2 + 2);
+const GONE_WITHIN: Duration = Duration::from_secs(2 + 8);
 /// The longest life of a launcher that is to be killed: some are when their ranks train, some long before.
 const LIFE_MAX_MS: u64 = 2500;
 
