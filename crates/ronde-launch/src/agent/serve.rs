@@ -1,16 +1,10 @@
 //! The agent's side of one connection: what the caller asks for first, and then the life of one program.
 
-use std::{
-    io,
-    os::fd::{AsRawFd as _, OwnedFd},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{io, path::PathBuf, time::Duration};
 
-use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::{
     io::ReadHalf,
-    net::{TcpStream, unix::pipe},
+    net::TcpStream,
     sync::{broadcast, mpsc, oneshot},
     task::JoinSet,
     time::timeout,
@@ -26,7 +20,7 @@ use super::{
 };
 use crate::{
     keep::NO_INPUT,
-    start::{Ended, Order, Started},
+    start::{Ended, Order, Started, local::Input},
 };
 
 /// Time to end after SIGTERM for a program that has lost its caller. The rest of the 2 s is for SIGKILL.
@@ -91,7 +85,7 @@ async fn run_program(
     tasks.spawn(out.clone().run(Stream::Stdout, stdout, outgoing.clone()));
     tasks.spawn(err.clone().run(Stream::Stderr, stderr, outgoing.clone()));
     let (sink, pieces) = Sink::new();
-    let passing = input.map(|input| tokio::spawn(input.pass_on(pieces, outgoing.clone())));
+    let passing = input.map(|input| tokio::spawn(feed(input, pieces, outgoing.clone())));
     let hearing = Hearing { incoming, out, err, stdin: Some(sink), orders: orders.clone() };
     let finished = tokio::select! {
         ended = finish(&mut ended, &mut tasks) => Ok(Frame::Ended(ended)),
@@ -168,27 +162,9 @@ impl Hearing {
     }
 }
 
-/// A pipe to a program's stdin. Our copy of its reading end lives as long as the program, which opens it by its path.
-struct Input {
-    reader: OwnedFd,
-    writer: pipe::Sender,
-}
-
-impl Input {
-    fn new() -> io::Result<Self> {
-        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-        Ok(Self { reader, writer: pipe::Sender::from_owned_fd(writer)? })
-    }
-
-    fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.reader.as_raw_fd()))
-    }
-
-    /// Ends with the input, but keeps the reader: who starts late finds what was written.
-    async fn pass_on(self, pieces: mpsc::Receiver<Vec<u8>>, outgoing: Outgoing) {
-        let Self { reader, writer } = self;
-        pass_on(Stream::Stdin, pieces, writer, outgoing).await;
-        let _reader = reader;
-        std::future::pending::<()>().await;
-    }
+/// Ends with the input, but keeps the reader: who starts late finds what was written.
+async fn feed(Input { reader, writer }: Input, pieces: mpsc::Receiver<Vec<u8>>, outgoing: Outgoing) {
+    pass_on(Stream::Stdin, pieces, writer, outgoing).await;
+    let _reader = reader;
+    std::future::pending::<()>().await;
 }

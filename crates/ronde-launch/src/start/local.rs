@@ -2,17 +2,21 @@
 
 use std::{
     io,
-    os::unix::net::UnixStream as Socket,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::net::UnixStream as Socket,
+    },
     path::{Path, PathBuf},
     process::Stdio,
 };
 
 use futures::future::BoxFuture;
+use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, empty},
     net::{
         UnixStream,
-        unix::{OwnedReadHalf, OwnedWriteHalf},
+        unix::{OwnedReadHalf, OwnedWriteHalf, pipe},
     },
     process::{Child, Command},
     sync::{mpsc, oneshot},
@@ -87,7 +91,7 @@ impl Local {
             .env_clear()
             // Ctrl-C in a terminal is for the launcher, which passes it on in its own way.
             .process_group(0)
-            .stdin(Stdio::from(std::os::fd::OwnedFd::from(keepers)))
+            .stdin(Stdio::from(OwnedFd::from(keepers)))
             .stdout(output.stream())
             .stderr(output.stream())
             .spawn()?;
@@ -97,6 +101,23 @@ impl Local {
         let (reader, writer) = UnixStream::from_std(own)?.into_split();
         tokio::spawn(watch(Keeper { child, reader, writer }, frame, given, end));
         Ok(Started { stdout, stderr, orders, ended })
+    }
+}
+
+/// A pipe to a program's stdin. Our copy of its reading end lives as long as the program, which opens it by its path.
+pub(crate) struct Input {
+    pub reader: OwnedFd,
+    pub writer: pipe::Sender,
+}
+
+impl Input {
+    pub(crate) fn new() -> io::Result<Self> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+        Ok(Self { reader, writer: pipe::Sender::from_owned_fd(writer)? })
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.reader.as_raw_fd()))
     }
 }
 

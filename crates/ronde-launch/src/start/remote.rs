@@ -6,22 +6,22 @@
 //! or ssh is gone or the program has ended, the whole process group is ended, within [`super::NOTICED_WITHIN`]. So it is
 //! when the watchdog is killed: another one waits for its end. What has left the group is found by a variable.
 
-use std::{
-    io,
-    os::unix::process::ExitStatusExt as _,
-    process::{ExitStatus, Stdio},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
 use futures::future::BoxFuture;
 use tokio::{
     io::AsyncWriteExt as _,
-    process::{Child, ChildStdin, Command},
     sync::{mpsc, oneshot},
     time,
 };
 
-use super::{Ended, Order, Program, StartError, Started, Way, local::ORDERS_MAX, slurm, ssh::Ssh};
+use super::{
+    Ended, Order, Program, StartError, Started, Way,
+    local::{Input, Local, ORDERS_MAX, Output},
+    slurm,
+    ssh::Ssh,
+};
+use crate::surroundings;
 
 /// What is run on the other side. No word of it depends on the rank, and every shell reads it alike.
 pub const LINE: &str = r#"exec /bin/sh -c 'IFS= read -r ronde_code && eval "$ronde_code"'"#;
@@ -55,31 +55,33 @@ impl Remote {
         words
     }
 
+    /// The command has a keeper: it may wait for a host that does not answer when the launcher is killed.
     fn spawn(&self, host: &str, program: &Program) -> io::Result<Started> {
         let words = self.words(host, LINE);
         let name = words.first().cloned().unwrap_or_default();
-        let mut child = Command::new(&name)
-            .args(&words[1..])
-            // Ctrl-C in a terminal is for the launcher, which passes it on in its own way.
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| io::Error::new(error.kind(), format!("cannot run `{name}`: {error}")))?;
-        let missing = || io::Error::other("a stream is missing");
-        let stdin = child.stdin.take().ok_or_else(missing)?;
-        let stdout = child.stdout.take().ok_or_else(missing)?;
-        let stderr = child.stderr.take().ok_or_else(missing)?;
+        let command = Program { words, environment: surroundings::variables(), directory: surroundings::folder()? };
+        if !surroundings::has_program(command.environment.get("PATH"), &name) {
+            return Err(io::Error::other(format!("cannot run `{name}`: there is no such program")));
+        }
+        let input = Input::new()?;
+        let connection = Local::default().spawn(&command, &input.path(), Output::Piped)?;
+        let Started { stdout, stderr, orders: keeper, ended } = connection;
         let (orders, given) = mpsc::channel(ORDERS_MAX);
-        let (end, ended) = oneshot::channel();
+        let (end, told) = oneshot::channel();
         let code = code(program);
         tokio::spawn(async move {
             // The receiver may have lost interest.
-            let _ = end.send(watch(&name, child, stdin, &code, given).await);
+            let _ = end.send(watch(&name, Connection { input, keeper, ended }, &code, given).await);
         });
-        Ok(Started { stdout: Box::new(stdout), stderr: Box::new(stderr), orders, ended })
+        Ok(Started { stdout, stderr, orders, ended: told })
     }
+}
+
+/// A command that runs; its keeper ends it when dropped.
+struct Connection {
+    input: Input,
+    keeper: mpsc::Sender<Order>,
+    ended: oneshot::Receiver<Ended>,
 }
 
 impl Way for Remote {
@@ -91,41 +93,33 @@ impl Way for Remote {
 }
 
 /// Passes orders on until the end.
-async fn watch(
-    name: &str,
-    mut child: Child,
-    mut stdin: ChildStdin,
-    code: &str,
-    mut orders: mpsc::Receiver<Order>,
-) -> Ended {
+async fn watch(name: &str, connection: Connection, code: &str, mut orders: mpsc::Receiver<Order>) -> Ended {
+    let Connection { input: Input { reader: _reader, mut writer }, keeper, mut ended } = connection;
     let mut write = std::pin::pin!(async {
         // Nobody there to read: the process has ended, or is about to.
-        let _ = stdin.write_all(code.as_bytes()).await;
+        let _ = writer.write_all(code.as_bytes()).await;
         while let Some(Order::Signal(number)) = orders.recv().await {
-            let _ = stdin.write_all(format!("{number}\n").as_bytes()).await;
+            let _ = writer.write_all(format!("{number}\n").as_bytes()).await;
         }
-        let _ = stdin.write_all(b"9\n").await;
-        drop(stdin);
+        let _ = writer.write_all(b"9\n").await;
+        drop(writer);
         time::sleep(CUT_AFTER).await;
     });
     tokio::select! {
-        status = child.wait() => read_status(name, status),
+        ended = &mut ended => read_end(name, ended.unwrap_or_else(|_| Ended::Lost("nobody watched it".to_owned()))),
         () = &mut write => {
-            let _ = child.kill().await;
+            let _ = keeper.send(Order::Kill).await;
             Ended::Signal(KILL)
         }
     }
 }
 
-fn read_status(name: &str, status: io::Result<ExitStatus>) -> Ended {
-    match status.as_ref().map(|status| (status.code(), status.signal())) {
-        Ok((Some(TROUBLE), _)) => Ended::Lost(format!("`{name}` ended with {TROUBLE}: the way there is broken")),
+fn read_end(name: &str, ended: Ended) -> Ended {
+    match ended {
+        Ended::Code(TROUBLE) => Ended::Lost(format!("`{name}` ended with {TROUBLE}: the way there is broken")),
         // As shells tell of a signal.
-        Ok((Some(code @ 129..=192), _)) => Ended::Signal(code - 128),
-        Ok((Some(code), _)) => Ended::Code(code),
-        Ok((None, Some(number))) => Ended::Signal(number),
-        Ok((None, None)) => Ended::Lost(format!("`{name}` is gone")),
-        Err(error) => Ended::Lost(format!("`{name}` cannot be waited for: {error}")),
+        Ended::Code(code @ 129..=192) => Ended::Signal(code - 128),
+        other => other,
     }
 }
 
@@ -195,7 +189,7 @@ mod tests {
         check(Remote::Command(words("kubectl exec -i {host} -- sh -c")), "kubectl exec -i h -- sh -c line");
         check(
             Remote::Ssh(Ssh { port: Some(22), identity: Some("k".into()) }),
-            "ssh -o PasswordAuthentication=no -o StrictHostKeyChecking=no h -p 22 -i k line",
+            "ssh -o PasswordAuthentication=no -o StrictHostKeyChecking=no -o ControlMaster=no h -p 22 -i k line",
         );
     }
 
@@ -221,8 +215,8 @@ mod tests {
         let shell = |words: &[&str], input: &str| {
             let mut child = std::process::Command::new(words[0])
                 .args(&words[1..])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::piped())
                 .spawn()
                 .unwrap();
             // Held to the end: the watchdog takes the end of the stream for the launcher's.

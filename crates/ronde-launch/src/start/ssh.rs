@@ -1,9 +1,15 @@
 //! The system's ssh: which words it gets, and whether it reaches a host. The user's configuration and agent apply.
 
-use std::{path::PathBuf, process::Stdio};
+use std::path::{Path, PathBuf};
 
 use futures::future;
-use tokio::process::Command;
+use tokio::io::{self, AsyncReadExt as _};
+
+use super::{
+    Ended, Program,
+    local::{Local, Output},
+};
+use crate::{keep::NO_INPUT, surroundings};
 
 /// Tries before a host counts as out of reach.
 const ATTEMPTS: usize = 5;
@@ -28,9 +34,12 @@ pub struct OutOfReach {
 impl Ssh {
     /// The command up to the line that is to be run.
     pub fn words(&self, host: &str, connect_timeout_seconds: Option<u32>) -> Vec<String> {
-        let mut words: Vec<String> = ["ssh", "-o", "PasswordAuthentication=no", "-o", "StrictHostKeyChecking=no", host]
-            .map(str::to_owned)
-            .into();
+        let mut words = vec!["ssh".to_owned()];
+        // A connection that others share would end with the rank that has opened it; one that is there is used.
+        for option in ["PasswordAuthentication=no", "StrictHostKeyChecking=no", "ControlMaster=no"] {
+            words.extend(["-o".to_owned(), option.to_owned()]);
+        }
+        words.push(host.to_owned());
         if let Some(port) = self.port {
             words.extend(["-p".to_owned(), port.to_string()]);
         }
@@ -53,17 +62,9 @@ impl Ssh {
         let words = self.words(host, Some(CONNECT_TIMEOUT_SECONDS));
         let mut said = String::new();
         for _ in 0..ATTEMPTS {
-            let tried = Command::new(&words[0])
-                .args(&words[1..])
-                .arg("true")
-                .stdin(Stdio::null())
-                .process_group(0)
-                .kill_on_drop(true)
-                .output()
-                .await;
-            match tried {
-                Ok(output) if output.status.success() => return None,
-                Ok(output) => said = String::from_utf8_lossy(&output.stderr).into_owned(),
+            match run([words.as_slice(), &["true".to_owned()]].concat()).await {
+                Ok((Ended::Code(0), _)) => return None,
+                Ok((_, stderr)) => said = stderr,
                 Err(error) => {
                     said = format!("cannot run `ssh`: {error}");
                     break;
@@ -76,4 +77,14 @@ impl Ssh {
             said: said.trim().to_owned(),
         })
     }
+}
+
+/// Runs a command to its end, under a keeper as all that may wait for a host; returns what it says on stderr.
+async fn run(words: Vec<String>) -> std::io::Result<(Ended, String)> {
+    let program = Program { words, environment: surroundings::variables(), directory: surroundings::folder()? };
+    let mut started = Local::default().spawn(&program, Path::new(NO_INPUT), Output::Piped)?;
+    let (mut said, mut nowhere) = (Vec::new(), io::sink());
+    let _ = tokio::join!(io::copy(&mut started.stdout, &mut nowhere), started.stderr.read_to_end(&mut said));
+    let ended = started.ended.await.map_err(std::io::Error::other)?;
+    Ok((ended, String::from_utf8_lossy(&said).into_owned()))
 }

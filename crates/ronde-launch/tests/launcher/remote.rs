@@ -2,7 +2,7 @@
 
 use std::{process::Command, time::Duration};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::sandbox::{Running, SOON, Sandbox, path_with};
 
@@ -69,38 +69,6 @@ fn nothing_elsewhere_outlives_the_launcher_and_no_secret_is_shown() {
     running.signal(Signal::KILL);
     running.child.wait().unwrap();
     sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + SLACK);
-}
-
-/// One that is left behind in a session of its own, without hold on the rank's streams.
-const FAR_CHILD: &str = "setsid sleep 600 >/dev/null 2>&1 & ";
-
-#[test]
-fn what_a_rank_leaves_behind_elsewhere_ends_with_it() {
-    let sandbox = Sandbox::new();
-    let output = by_command(&sandbox, "2", &format!("{FAR_CHILD} exit 7")).output().unwrap();
-    assert_eq!(output.status.code(), Some(7));
-    sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + SLACK);
-}
-
-/// Whichever of the processes that watch over a rank elsewhere is killed before the launcher is.
-#[test]
-fn nothing_elsewhere_outlives_who_watches_over_it() {
-    // What stands for the connection, the shell that it has reached, and the two watchdogs of that.
-    for index in 0..4 {
-        let sandbox = Sandbox::new();
-        let line = format!("trap '' TERM; {FAR_CHILD} echo ready; while :; do sleep 0.05; done");
-        let mut running = Running::start(by_command(&sandbox, "1", &line), 1);
-        let is_watcher = |pid: &i32| {
-            fs_err::read_to_string(format!("/proc/{pid}/cmdline"))
-                .is_ok_and(|words| words.contains("read -r ronde_code"))
-        };
-        let watchers: Vec<i32> = sandbox.processes().into_iter().filter(is_watcher).collect();
-        assert_eq!(watchers.len(), 4, "{watchers:?}");
-        kill_process(Pid::from_raw(watchers[index]).unwrap(), Signal::KILL).unwrap();
-        running.signal(Signal::KILL);
-        running.child.wait().unwrap();
-        sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + SLACK);
-    }
 }
 
 #[test]

@@ -4,14 +4,17 @@ use std::{
     net::{Ipv4Addr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use ronde_sim::wait_until;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::sandbox::{Running, SOON, Sandbox, path_with};
 
 const SSHD: &str = "/usr/sbin/sshd";
+/// For a busy machine.
+const SLACK: Duration = Duration::from_secs(5);
 
 /// An sshd, and an ssh in front of the system's that knows it by the names `one` and `two`.
 struct Server {
@@ -102,7 +105,64 @@ fn nothing_stays_on_the_host_when_the_launcher_is_killed() {
     let mut running = Running::start(server.launcher("3", line), 3);
     running.signal(Signal::KILL);
     running.child.wait().unwrap();
-    server.sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + std::time::Duration::from_secs(1));
+    server.sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + SLACK);
+}
+
+/// One that is left behind in a session of its own, without hold on the rank's streams.
+const FAR_CHILD: &str = "setsid sleep 600 >/dev/null 2>&1 & ";
+
+#[test]
+fn what_a_rank_leaves_behind_on_the_host_ends_with_it() {
+    let Some(server) = Server::start() else { return };
+    let output = server.launcher("2", &format!("{FAR_CHILD} exit 7")).output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
+    server.sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + SLACK);
+}
+
+/// Whichever of the shells that watch over a rank on its host is killed before the launcher is.
+#[test]
+fn nothing_on_the_host_outlives_who_watches_over_it() {
+    let Some(server) = Server::start() else { return };
+    // The shell that ssh has reached, and the two watchdogs that it has started.
+    for index in 0..3 {
+        let line = format!("trap '' TERM; {FAR_CHILD} echo $PPID >shell; echo ready; while :; do sleep 0.05; done");
+        let mut running = Running::start(server.launcher("1", &line), 1);
+        let shell = fs_err::read_to_string(server.sandbox.path("shell")).unwrap().trim().parse().unwrap();
+        let watchers = watchers(shell);
+        assert_eq!(watchers.len(), 3, "{watchers:?}");
+        kill_process(Pid::from_raw(watchers[index]).unwrap(), Signal::KILL).unwrap();
+        running.signal(Signal::KILL);
+        running.child.wait().unwrap();
+        server.sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + SLACK);
+    }
+}
+
+/// The shells of a process group that run our line.
+fn watchers(group: i32) -> Vec<i32> {
+    let is_one = |pid: &i32| {
+        let words = fs_err::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let own = || rustix::process::getpgid(Pid::from_raw(*pid)).ok();
+        words.contains("read -r ronde_code") && own() == Pid::from_raw(group)
+    };
+    let all = fs_err::read_dir("/proc").unwrap().flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_one).collect()
+}
+
+/// A host that takes the call and never says a word.
+#[test]
+fn an_ssh_that_waits_for_its_host_ends_with_the_launcher() {
+    let Some(server) = Server::start() else { return };
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = silent.local_addr().unwrap().port().to_string();
+    for flags in [["-np", "1"], ["--min-np", "1"]] {
+        let mut command = server.sandbox.launcher(&[flags[0], flags[1], "-H", "one:1", "-p", &port, "true"]);
+        let mut launcher = command.env("PATH", path_with(server.sandbox.folder.path())).spawn().unwrap();
+        let call = silent.accept().unwrap();
+        launcher.kill().unwrap();
+        launcher.wait().unwrap();
+        server.sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + SLACK);
+        drop(call);
+    }
 }
 
 #[test]
