@@ -176,10 +176,13 @@ impl Hosts {
         self.processes(LAUNCHERS)
     }
 
-    /// Whether a process near the launcher is its way to a host.
+    /// Whether a process near the launcher, or what it keeps, is the way to a host.
     pub fn leads_to(&self, pid: u32, host: usize) -> bool {
         let words = words_of(pid);
-        words.contains(&format!("{} ", address(host))) || words.contains(&format!("{} ", self.network.name(host)))
+        let is_way = |name: &str| words.contains(&format!("{name} "));
+        is_way(&address(host))
+            || is_way(self.network.name(host))
+            || children_of(pid).into_iter().any(|child| self.leads_to(child, host))
     }
 
     /// On which host a process is.
@@ -199,9 +202,12 @@ impl Hosts {
 
 /// Below the outer process of an agent is the agent proper; what it has started is below that.
 fn agent_proper(pid: u32) -> Vec<u32> {
-    let is_agent = words_of(pid).contains(" agent ");
+    if words_of(pid).contains(" agent ") { children_of(pid) } else { Vec::new() }
+}
+
+fn children_of(pid: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    children.split_whitespace().filter(|_| is_agent).map(|pid| pid.parse().unwrap()).collect()
+    children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
 /// The network namespace of a process, by the number of its file.
