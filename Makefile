@@ -117,7 +117,7 @@ soak: preflight ## Kill everything again and again for SOAK_SECONDS, from a new 
 	RONDE_CHAOS_SECONDS=$(SOAK_SECONDS) RONDE_CHAOS_SEED=$${RONDE_CHAOS_SEED:-$$RANDOM} \
 	cargo test $(LOCKED) -p ronde --test chaos -- --nocapture
 
-# Each way to reach hosts, with NumPy and with PyTorch, and killed launchers: eight times SOAK_SECONDS.
+# Each way to reach hosts, with NumPy and with PyTorch, and killed launchers: nine times SOAK_SECONDS.
 soak-elastic: preflight ## Kill ranks, agents, sshd and launchers of elastic trainings on several hosts for SOAK_SECONDS each; as root
 	cargo build $(LOCKED) -p ronde-python
 	@python="$$(tools/find-python.sh numpy cloudpickle torch || tools/numpy-python.sh)" && package="$$(tools/python-tree.sh debug)" && \
