@@ -89,9 +89,13 @@ pub mod elastic {
     pub const SUSPENDED: &str = "job-supervisor.kube-ai.io/job-suspended";
     /// On a job: the Secret with the keys of `launcherAttachMode: ssh`, if it is not to be made.
     pub const SSH_SECRET: &str = "arena.kubeflow.org/ssh-secret";
+    /// On a job: how many seconds it may wait for its start.
+    pub const MAX_WAIT_TIME: &str = "job-supervisor.kube-ai.io/max-wait-time";
     /// On a job: `auto` lets it grow into room that nobody needs, and give it back.
     pub const ELASTIC: &str = "ronde.dev/elastic";
     pub const AUTO: &str = "auto";
+    /// On such a job: how long it stays as it is after a change before it grows again, such as `5m`.
+    pub const COOLDOWN: &str = "ronde.dev/elastic-cooldown";
     /// On a pod: the run of the job that it was made for.
     pub const RUN: &str = "ronde.dev/run";
     /// On the launcher: changes with the list of hosts, so that a kubelet brings it into the pod at once.

@@ -9,7 +9,7 @@ use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta:
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ElasticCondition, Scaling, names};
+use crate::{Duration, DurationError, ElasticCondition, Scaling, names};
 
 kind! {
     /// A training job whose number of workers may change while it runs.
@@ -263,6 +263,8 @@ words! {
 /// What stands for a limit of workers that is not set.
 const UNLIMITED: i32 = i32::MAX;
 const BACKOFF_LIMIT: i32 = 6;
+/// How short and how long a job in auto mode may rest, in seconds.
+const COOLDOWN_LIMITS: [i64; 2] = [1, 24 * 3600];
 const GPU: &str = "nvidia.com/gpu";
 
 impl TrainingJobSpec {
@@ -329,6 +331,27 @@ impl TrainingJob {
     /// Whether the job grows into room that nobody needs.
     pub fn is_auto(&self) -> bool {
         self.has_note(names::elastic::ELASTIC, names::elastic::AUTO)
+    }
+
+    /// How many seconds the job may wait for its start, if it says so.
+    pub fn max_wait_seconds(&self) -> Option<i64> {
+        let text = self.metadata.annotations.as_ref()?.get(names::elastic::MAX_WAIT_TIME)?;
+        text.parse().ok().filter(|seconds| *seconds > 0)
+    }
+
+    /// How long a job in auto mode stays as it is after a change before it grows again, if it says so.
+    ///
+    /// # Errors
+    /// If the job says something that is no such time.
+    pub fn cooldown(&self) -> Result<Option<Duration>, String> {
+        let notes = self.metadata.annotations.as_ref();
+        let Some(text) = notes.and_then(|notes| notes.get(names::elastic::COOLDOWN)) else { return Ok(None) };
+        let cooldown: Duration = text.parse().map_err(|error: DurationError| error.to_string())?;
+        let [least, most] = COOLDOWN_LIMITS.map(Duration::from_seconds);
+        if (least..=most).contains(&cooldown) {
+            return Ok(Some(cooldown));
+        }
+        Err(format!("{text} is not between {least} and {most}"))
     }
 
     fn has_note(&self, key: &str, value: &str) -> bool {

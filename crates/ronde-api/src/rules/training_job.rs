@@ -6,7 +6,7 @@ use ronde_text::names::is_dns1035_label;
 use super::{Fault, fault::Faults, unchanged::differences};
 use crate::{
     AttachMode, CleanPodPolicy, LauncherSpec, RestartPolicy, TrainingJob, TrainingJobSpec, WorkerSpec,
-    names::elastic::{AUTO, ELASTIC, JOB_NAME_MAX, worker},
+    names::elastic::{AUTO, COOLDOWN, ELASTIC, JOB_NAME_MAX, worker},
 };
 
 const BACKOFF_LIMIT: i32 = 6;
@@ -43,6 +43,9 @@ pub fn validate(job: &TrainingJob) -> Vec<Fault> {
     }
     if let Some(limit) = job.spec.backoff_limit {
         faults.at_least("spec.backoffLimit", limit, 0);
+    }
+    if let Err(why) = job.cooldown() {
+        faults.invalid(format!("metadata.annotations[{COOLDOWN}]"), why);
     }
     check_launcher(job.spec.launcher(), &mut faults);
     check_worker(job.spec.worker(), &mut faults);
@@ -242,6 +245,21 @@ mod tests {
                 "spec.etReplicaSpecs.worker.replicas: may not change after creation; make a ScaleOut or a ScaleIn instead",
             ],
         );
+    }
+
+    #[test]
+    fn a_cooldown_is_a_time_within_limits() {
+        let row = |text: &str, expected: &[&str]| {
+            let mut auto = job("mnist", |_| {});
+            auto.metadata.annotations = Some([(COOLDOWN.to_owned(), text.to_owned())].into());
+            check(text, &validate(&auto), expected);
+        };
+        row("1s", &[]);
+        row("24h", &[]);
+        let path = "metadata.annotations[ronde.dev/elastic-cooldown]";
+        row("0s", &[&format!("{path}: 0s is not between 1s and 24h0m0s")]);
+        row("25h", &[&format!("{path}: 25h is not between 1s and 24h0m0s")]);
+        row("soon", &[&format!("{path}: \"soon\" is not a duration such as `90s` or `1h30m`")]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What is around a training job: nodes that are about to go, room that nobody uses, gangs that wait for some. Pure.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -8,12 +8,16 @@ use kube::ResourceExt as _;
 use ronde_api::{PodGroup, PodGroupConditionType, TrainingJob};
 use ronde_scheduler::Amounts;
 
-use super::{group, observed::Around, pod::Wiring};
+use super::{
+    claims::{self, Surplus},
+    group,
+    observed::Around,
+    pod::Wiring,
+};
 use crate::{
-    pods::is_finished,
     podstatus::node_of,
-    scheduling::objects::amounts::{amounts, quota_requests, requests},
-    taints::{self, NO_EXECUTE, NO_SCHEDULE, NOT_READY, UNREACHABLE},
+    scheduling::objects::amounts::requests,
+    taints::{self, NO_EXECUTE, NOT_READY, UNREACHABLE},
 };
 
 /// Taints by which clouds and their tools say that a node is about to go, whatever their effect.
@@ -64,53 +68,40 @@ pub fn is_silent(node: &Node) -> bool {
 
 /// Returns what others leave free and wait for. Costs a look at every pod.
 pub fn around(job: &TrainingJob, nodes: &[Arc<Node>], pods: &[Arc<Pod>], groups: &[Arc<PodGroup>]) -> Around {
-    let own_group = group::name(job);
     let worker = Wiring::default().worker(job, "", 0);
-    let request = requests(&worker.spec.clone().unwrap_or_default());
-    let mut used: BTreeMap<&str, Vec<Amounts>> = BTreeMap::new();
-    for pod in pods.iter().filter(|pod| !node_of(pod).is_empty() && !is_finished(pod)) {
-        let of_pod = pod.spec.as_ref().map(requests).unwrap_or_default();
-        used.entry(node_of(pod)).or_default().push(of_pod);
-    }
-    let room = |node: &Arc<Node>| {
-        let used = used.get(node.name_any().as_str()).map_or(&[][..], Vec::as_slice);
-        if is_open(node, &worker) { room_on(node, used, &request) } else { 0 }
-    };
-    let is_other = |group: &&Arc<PodGroup>| group.name_any() != own_group || group.namespace() != job.namespace();
-    let waits = groups.iter().filter(is_other).find(|group| lacks_room(group));
-    let needs = |group: &Arc<PodGroup>| {
-        let asked = group.spec.min_resources.as_ref().map(quota_requests).unwrap_or_default();
-        let share = |(name, own): (&ronde_scheduler::ResourceName, i64)| {
-            if own > 0 { asked.get(name).unwrap_or(0).div_euclid(own) + 1 } else { 1 }
-        };
-        let workers = request.iter().map(share).max().unwrap_or(1);
-        (group.name_any(), i32::try_from(workers).unwrap_or(i32::MAX))
-    };
-    let total: i64 = nodes.iter().map(room).sum();
-    Around { room: i32::try_from(total).unwrap_or(i32::MAX), waits: waits.map(needs) }
-}
-
-/// Tells whether new pods may come to a node.
-fn is_open(node: &Node, worker: &Pod) -> bool {
-    let spec = node.spec.clone().unwrap_or_default();
-    let keeps_away = |taint: &k8s_openapi::api::core::v1::Taint| {
-        matches!(taint.effect.as_str(), NO_SCHEDULE | NO_EXECUTE) && taints::toleration(worker, taint).is_none()
-    };
-    let selector = worker.spec.as_ref().and_then(|spec| spec.node_selector.clone()).unwrap_or_default();
-    let is_selected = selector.iter().all(|(key, value)| node.labels().get(key) == Some(value));
-    spec.unschedulable != Some(true) && is_selected && !taints::of(node).iter().any(keeps_away)
-}
-
-fn room_on(node: &Node, used: &[Amounts], request: &Amounts) -> i64 {
-    let allocatable = amounts(node.status.as_ref().and_then(|status| status.allocatable.as_ref()));
-    let pods = allocatable.get("pods").map_or(i64::MAX, |most| most - i64::try_from(used.len()).unwrap_or(most));
-    let fits = |(name, own): (&ronde_scheduler::ResourceName, i64)| {
-        let taken: i64 = used.iter().map(|amounts| amounts.get(name).unwrap_or(0)).sum();
-        if own > 0 { (allocatable.get(name).unwrap_or(0) - taken).div_euclid(own) } else { i64::MAX }
-    };
+    let request = worker.spec.as_ref().map(requests).unwrap_or_default();
     // A worker that asks for nothing would fit any number of times: one at a time, then.
-    let least = request.iter().map(fits).min().unwrap_or(1);
-    least.min(pods).clamp(0, i64::from(i16::MAX))
+    let most = if request.is_empty() { 1 } else { i64::from(i16::MAX) };
+    let rooms = claims::rooms(nodes, pods.iter());
+    let total: i64 = rooms.values().map(|room| room.fits(&worker, &request).min(most)).sum();
+    let surplus = surplus(job, pods, &request);
+    let needed = |group: &PodGroup| claims::needed(group, nodes, pods, &surplus);
+    Around { room: i32::try_from(total).unwrap_or(i32::MAX), waits: waits(job, groups, needed) }
+}
+
+/// Returns the gang that can be helped with the fewest workers, and their number. At least one: a gang for which there seems
+/// to be room waits for something that only the scheduler knows of.
+fn waits(
+    job: &TrainingJob,
+    groups: &[Arc<PodGroup>],
+    needed: impl Fn(&PodGroup) -> Option<usize>,
+) -> Option<(String, i32)> {
+    let own = group::name(job);
+    let is_other = |group: &&Arc<PodGroup>| group.name_any() != own || group.namespace() != job.namespace();
+    let waiting = groups.iter().filter(is_other).filter(|group| lacks_room(group));
+    let needs = waiting.filter_map(|group| Some((needed(group)?.max(1), group.name_any())));
+    needs.min().map(|(workers, name)| (name, i32::try_from(workers).unwrap_or(i32::MAX)))
+}
+
+/// Returns the workers above what the job asks for, in the order in which they go: the highest index first.
+fn surplus<'a>(job: &TrainingJob, pods: &'a [Arc<Pod>], request: &'a Amounts) -> Vec<Surplus<'a>> {
+    let status = job.status.clone().unwrap_or_default();
+    let number = usize::try_from(status.elastic.wanted - job.spec.worker().replicas()).unwrap_or(0);
+    let node = |name: &String| {
+        let pod = pods.iter().find(|pod| pod.name_any() == *name && pod.namespace() == job.namespace());
+        (pod.map_or("", |pod| node_of(pod)), request)
+    };
+    status.target_workers.iter().rev().take(number).map(node).collect()
 }
 
 fn lacks_room(group: &PodGroup) -> bool {

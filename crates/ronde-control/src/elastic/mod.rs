@@ -7,6 +7,7 @@
 
 pub mod act;
 pub mod around;
+pub mod claims;
 pub mod conditions;
 pub mod draft;
 pub mod files;

@@ -20,11 +20,11 @@ use crate::pods::time;
 
 /// How long a list of hosts stands before the next request changes it: a launcher asks those to leave that it has seen.
 const SETTLE: SignedDuration = SignedDuration::from_secs(3);
-/// How long a job that grows by itself stays as it is after a change, so that it does not flap.
+/// How long a job that grows by itself stays as it is after a change, so that it does not flap; it may say something else.
 const COOLDOWN: SignedDuration = SignedDuration::from_secs(60);
-/// How long it waits for what it has given back to be used, before it gives more.
+/// How long it waits for what it has given back to be used, before it gives more; never longer than the above.
 const GIVE_PACE: SignedDuration = SignedDuration::from_secs(10);
-/// How often such a job looks for room, and for others that need its own.
+/// How often such a job looks for room, and for others that need its own, if it does not rest shorter.
 const AUTO_PACE: SignedDuration = SignedDuration::from_secs(5);
 /// How long new workers have to start, and others to leave, when nobody has set a time, in seconds.
 const GROW_SECONDS: i32 = 60;
@@ -280,7 +280,10 @@ impl Draft<'_> {
         let left = |since: Option<Timestamp>, rest: SignedDuration| {
             since.map_or(SignedDuration::ZERO, |since| since.duration_since(self.now) + rest)
         };
-        let (rest, pause) = (left(last.max(begun), COOLDOWN), left(last, GIVE_PACE));
+        let own = self.seen.job.cooldown().ok().flatten();
+        let cooldown = own.map_or(COOLDOWN, |own| SignedDuration::from_nanos(own.nanoseconds()));
+        let (rest, pause) = (left(last.max(begun), cooldown), left(last, GIVE_PACE.min(cooldown)));
+        let pace = AUTO_PACE.min(cooldown);
         let (wanted, worker) = (self.status.elastic.wanted, self.seen.worker_spec());
         let surplus = wanted - worker.replicas();
         let is_whole = self.status.current_workers.len() == count(wanted);
@@ -292,13 +295,13 @@ impl Draft<'_> {
                 self.start_own(ScalingWay::In, workers, SHRINK_SECONDS);
             }
             // Others may come to need the room while it rests.
-            None if rest.is_positive() => self.look_again_in(rest.min(AUTO_PACE)),
+            None if rest.is_positive() => self.look_again_in(rest.min(pace)),
             None if is_whole && wanted < worker.max_replicas() && self.seen.around.room > 0 => {
                 let more = self.seen.around.room.min(worker.max_replicas() - wanted).min(GROW_MAX);
                 let workers = self.fresh_names(more);
                 self.start_own(ScalingWay::Out, workers, GROW_SECONDS);
             }
-            _ => self.look_again_in(AUTO_PACE),
+            _ => self.look_again_in(pace),
         }
     }
 

@@ -393,3 +393,18 @@ fn a_job_in_auto_mode_grows_into_idle_room_and_gives_it_back() {
     world.pass(60);
     assert_eq!(world.status().current_workers.len(), 9, "never above maxReplicas");
 }
+
+#[test]
+fn a_job_in_auto_mode_rests_as_long_as_it_says() {
+    let mut world = three();
+    world.annotate(names::ELASTIC, Some(names::AUTO));
+    world.annotate(names::COOLDOWN, Some("5s"));
+    world.around.room = 1;
+    world.pass(1);
+    assert_eq!(world.hosts(), "0 1 2", "not at once");
+    world.pass(1);
+    assert_eq!(world.hosts(), "0 1 2 3");
+    world.around = Around { room: 0, waits: Some(("gang".to_owned(), 1)) };
+    world.pass(5);
+    assert_eq!(world.hosts(), "0 1 2", "it gives as soon");
+}
