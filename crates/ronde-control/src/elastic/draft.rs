@@ -216,7 +216,9 @@ impl<'a> Draft<'a> {
 
     /// Starts a job that has failed again, if it may.
     pub fn restart(&mut self) {
-        if self.phase() != Phase::Failed || self.status.restart_count >= self.seen.spec().restarts_max() {
+        let is_over = self.status.reason == conditions::MAX_WAIT_TIME;
+        let may_restart = self.status.restart_count < self.seen.spec().restarts_max() && !is_over;
+        if self.phase() != Phase::Failed || !may_restart {
             return;
         }
         let cause = Cause::new(conditions::JOB_RESTARTED, format!("after a failure: {}", self.status.message));
@@ -236,6 +238,22 @@ impl<'a> Draft<'a> {
         self.count_progress();
         self.status.current_workers = self.hosts();
         self.choose_phase();
+    }
+
+    /// Ends a job that has waited for its start longer than it was to.
+    pub fn give_up_waiting(&mut self) {
+        let Some(seconds) = self.seen.job.max_wait_seconds() else { return };
+        if self.phase() != Phase::Created || self.is(types::RUNNING) {
+            return;
+        }
+        let created = self.status.conditions.iter().find(|condition| condition.type_ == types::CREATED);
+        let since = created.and_then(|created| created.last_transition_time.as_ref()).map_or(self.now, |time| time.0);
+        let left = since.duration_since(self.now) + SignedDuration::from_secs(seconds);
+        if left.is_positive() {
+            return self.look_again_in(left);
+        }
+        let message = format!("it has not started within {seconds} s: {}", self.status.message);
+        self.fail(Cause::new(conditions::MAX_WAIT_TIME, message));
     }
 
     fn count_progress(&mut self) {

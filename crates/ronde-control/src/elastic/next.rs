@@ -37,6 +37,7 @@ pub fn next(seen: &Observed<'_>, now: Timestamp) -> Next {
         draft.fill();
         // 4. how far it has come
         draft.advance();
+        draft.give_up_waiting();
     } else {
         draft.refuse();
     }

@@ -20,7 +20,6 @@ use crate::{
 
 const CONTAINER: &str = "et";
 const SPOT: &str = "job-supervisor.kube-ai.io/spot-instance";
-const MAX_WAIT_TIME: &str = "job-supervisor.kube-ai.io/max-wait-time";
 const REQUESTED_GPUS: &str = "requestGPUsOfJobOwner";
 /// What finds the pod of the launcher, for TensorBoard to be beside it.
 const MASTER: &str = "master-pod-name";
@@ -46,7 +45,7 @@ pub fn elastic(plain: &Plain<'_>, args: &EtjobArgs) -> TrainingJob {
     };
     note(args.elastic == ElasticArg::Auto, elastic::ELASTIC, elastic::AUTO.to_owned());
     note(args.spot_instance, SPOT, "true".to_owned());
-    note(args.max_wait_time > 0, MAX_WAIT_TIME, args.max_wait_time.to_string());
+    note(args.max_wait_time > 0, elastic::MAX_WAIT_TIME, args.max_wait_time.to_string());
     job
 }
 

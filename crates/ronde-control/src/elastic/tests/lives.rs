@@ -51,6 +51,27 @@ fn it_starts_with_the_least_and_grows_when_there_is_room() {
 }
 
 #[test]
+fn a_job_that_waits_too_long_is_given_up() {
+    let mut world = World::new(spec(json!({"replicas": 3})));
+    world.annotate(names::MAX_WAIT_TIME, Some("60"));
+    world.job.spec.restart_policy = "OnFailure".to_owned();
+    world.room = 2;
+    world.live();
+    world.pass(59);
+    assert_eq!(world.phase(), Some(Phase::Created));
+    assert_eq!(world.look_again, Some(jiff::SignedDuration::from_secs(1)), "it looks again in time");
+    world.pass(1);
+    let status = world.status();
+    assert_eq!((status.phase, status.reason.as_str()), (Some(Phase::Failed), "MaxWaitTimeExceeded"));
+    assert_eq!(status.message, "it has not started within 60 s: 1 of 3 workers run");
+    assert!(world.workers().is_empty() && world.group.is_none(), "it gives up its place");
+    let mut world = three();
+    world.annotate(names::MAX_WAIT_TIME, Some("60"));
+    world.pass(100);
+    assert_eq!(world.phase(), Some(Phase::Running), "one that has started goes on");
+}
+
+#[test]
 fn pods_that_stay_follow_the_policy() {
     let rows = [
         ("All", vec!["j-launcher"]),
