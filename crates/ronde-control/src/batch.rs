@@ -22,6 +22,6 @@ pub fn add(runner: &mut Runner, keys: KeySource, agent: AgentSettings, scheduler
 /// Adds the controllers alone; somebody else is the scheduler.
 pub fn add_controllers(runner: &mut Runner, keys: KeySource, agent: AgentSettings, scheduler: &Scheduler) {
     let groups = PodGroups { schedulers: scheduler.schedulers.clone() };
-    runner.add(Elastic::new(keys.clone(), agent));
+    runner.add(Elastic::new(keys.clone(), agent)).add(Orphans::<ronde_api::TrainingJob>::default());
     runner.add(VcJobs::new(keys)).add(Orphans::<ronde_api::Job>::default()).add(groups).add(VcQueues);
 }

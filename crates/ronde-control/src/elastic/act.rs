@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{
     Elastic, objects,
-    observed::RequestObject,
+    observed::{RequestObject, TRACKING},
     plan::{Kill, Objects, Plan},
     scaling::moving,
     tell::Tell,
@@ -41,6 +41,9 @@ pub async fn apply(
     job: &TrainingJob,
     plan: &Plan,
 ) -> Result<Option<TrainingJob>, kube::Error> {
+    if let Some(launcher) = &plan.release {
+        write::remove_finalizer(ctx, launcher, TRACKING).await?;
+    }
     kill_all(ctx, &plan.kill).await?;
     apply_group(ctx, job, &plan.group).await.inspect_err(|error| warn(ctx, job, "PodGroupError", error))?;
     if let Some(objects) = &plan.objects {

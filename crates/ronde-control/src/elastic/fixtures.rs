@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::{
     draft::is_live,
     next::{Next, next},
-    observed::{Around, Member, Observed, Request, RequestObject},
+    observed::{Around, Member, Observed, Request, RequestObject, TRACKING},
     plan::Plan,
     pod::Wiring,
 };
@@ -224,6 +224,14 @@ impl World {
     /// Does what a plan says, in the order of [`super::act`]; returns how many writes there were.
     fn carry_out(&mut self, plan: &Plan) -> usize {
         let mut writes = 0;
+        if let Some(launcher) = &plan.release {
+            writes += 1;
+            if self.may_write()
+                && let Some(pod) = self.pods.get_mut(&launcher.name_any())
+            {
+                pod.finalizers_mut().retain(|finalizer| finalizer != TRACKING);
+            }
+        }
         for kill in &plan.kill {
             writes += 1;
             if self.may_write()
@@ -324,7 +332,7 @@ impl World {
 
     /// Lets the node do what it can: pods start while there is room, hosts that are none any more leave, deleted pods go.
     pub fn node(&mut self) {
-        self.pods.retain(|_, pod| pod.metadata.deletion_timestamp.is_none());
+        self.pods.retain(|_, pod| pod.metadata.deletion_timestamp.is_none() || !pod.finalizers().is_empty());
         let hosts: BTreeSet<String> =
             self.hostfile.lines().filter_map(|line| line.split(':').next().map(str::to_owned)).collect();
         // The launcher has its place from the beginning.
@@ -348,12 +356,21 @@ impl World {
 
     pub fn set_phase(&mut self, name: &str, phase: &str, code: Option<i32>) {
         let pod = self.pods.get_mut(name).unwrap_or_else(|| panic!("there is no pod {name}"));
+        let now = Time(Timestamp::from_second(EPOCH + self.seconds).expect("a time"));
         let state = code.map(|code| {
             json!([{"name": "et", "ready": false, "restartCount": 0, "image": "i", "imageID": "",
-            "state": {"terminated": {"exitCode": code}}}])
+            "state": {"terminated": {"exitCode": code, "finishedAt": now}}}])
         });
         pod.status = serde_json::from_value(json!({"phase": phase, "containerStatuses": state})).expect("a status");
         pod.spec.get_or_insert_default().node_name = Some("n1".to_owned());
+    }
+
+    /// Lets somebody delete a pod, a second after whatever happened to it before.
+    pub fn delete_now(&mut self, name: &str) {
+        self.seconds += 1;
+        let now = Time(self.now());
+        let pod = self.pods.get_mut(name).unwrap_or_else(|| panic!("there is no pod {name}"));
+        pod.metadata.deletion_timestamp = Some(now);
     }
 
     pub fn delete(&mut self, name: &str) {

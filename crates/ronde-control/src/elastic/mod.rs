@@ -3,7 +3,7 @@
 //! [`next`] decides, this file observes and writes what it says, [`act`] does the rest. The decision is either another
 //! status or, when the status says all there is to say, a plan: so nothing is done that is not written down before, and a
 //! controller that is killed between any two writes loses nothing. Scale operations are looked at with their job, one at a
-//! time; what they are told follows from the status of the job.
+//! time; what they are told follows from the status of the job. Beside it runs [`Orphans`](crate::pods::orphans).
 
 pub mod act;
 pub mod around;
@@ -35,11 +35,11 @@ use ronde_api::{PodGroup, ScaleIn, ScaleOut, Scaler, TrainingJob, TrainingJobSta
 use self::{
     draft::News,
     next::{Next, next},
-    observed::{Around, Member, Observed, Request, RequestObject},
+    observed::{Around, Member, Observed, Request, RequestObject, TRACKING},
     pod::Wiring,
 };
 use crate::{
-    pods::{act as write, controller_of},
+    pods::{act as write, controller_of, orphans::Counts},
     podstatus::node_of,
     runner::{Controller, Ctx},
     vcjob::objects::KeySource,
@@ -55,6 +55,15 @@ const ORPHAN_SECONDS: u32 = 1;
 
 /// How often a job with workers on a silent node is looked at.
 const WATCHFUL: SignedDuration = SignedDuration::from_secs(5);
+
+impl Counts for TrainingJob {
+    const ORPHANS: &'static str = "training-job-orphans-controller";
+    const FINALIZER: &'static str = TRACKING;
+
+    fn has_done(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+}
 
 /// The controller of training jobs.
 pub struct Elastic {

@@ -13,10 +13,13 @@ use ronde_api::{
 };
 
 use crate::{
-    pods::{condition, controller_of},
+    pods::{self, condition, controller_of, is_deleted},
     podstatus::node_of,
-    vcjob::member::{State, state},
+    vcjob::member::{State, ended_before_deletion, state},
 };
+
+/// The finalizer of a launcher: it stays until its job knows how it ended, however long no controller looks.
+pub const TRACKING: &str = "ronde.dev/training-job-tracking";
 
 /// The schedulers of this project: their pods are placed as a gang.
 const SCHEDULERS: [&str; 2] = [SCHEDULER, "ronde"];
@@ -86,7 +89,12 @@ pub struct Around {
 impl Member {
     pub fn of(pod: Arc<Pod>) -> Self {
         let run = pod.annotations().get(names::RUN).and_then(|run| run.parse().ok()).unwrap_or(-1);
-        Self { name: pod.name_any(), run, state: state(&pod), pod }
+        Self { name: pod.name_any(), run, state: known_state(&pod), pod }
+    }
+
+    /// Tells whether its job may not know yet how it ended.
+    pub fn is_tracked(&self) -> bool {
+        is_tracked(&self.pod)
     }
 
     pub fn is_finished(&self) -> bool {
@@ -98,7 +106,7 @@ impl Member {
     }
 
     pub fn is_deleted(&self) -> bool {
-        self.state == State::Terminating
+        is_deleted(&self.pod)
     }
 
     pub fn node(&self) -> &str {
@@ -215,6 +223,19 @@ impl Observed<'_> {
         let mut waits = conditions
             .filter(|told| told.type_ == ronde_api::PodGroupConditionType::Unschedulable && told.status == "True");
         waits.next().map(|told| (told.reason.as_str(), told.message.as_str()))
+    }
+}
+
+fn is_tracked(pod: &Pod) -> bool {
+    pod.finalizers().iter().any(|finalizer| finalizer == TRACKING)
+}
+
+/// Returns how a pod fares; one that is kept for it and had ended before it was deleted has ended.
+fn known_state(pod: &Pod) -> State {
+    match pods::phase(pod) {
+        "Succeeded" if is_tracked(pod) && ended_before_deletion(pod) => State::Succeeded,
+        "Failed" if is_tracked(pod) && ended_before_deletion(pod) => State::Failed,
+        _ => state(pod),
     }
 }
 

@@ -34,6 +34,8 @@ const QUICK_SECONDS: u32 = 1;
 /// What is to be done.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
+    /// The launcher, if it is kept and its job knows how it ended.
+    pub release: Option<Arc<Pod>>,
     pub kill: Vec<Kill>,
     pub group: GroupPlan,
     /// The files of the host list and the workers that need a service; none if they are as they should be.
@@ -77,6 +79,7 @@ pub fn plan(seen: &Observed<'_>, status: &TrainingJobStatus, now: Timestamp) -> 
     if !seen.faults.is_empty() {
         return plan;
     }
+    plan.release = seen.launcher.as_ref().filter(|it| is_known(status, it)).map(|it| it.pod.clone());
     for member in seen.launcher.iter().chain(seen.workers.values()) {
         match fate(seen, status, member, now) {
             _ if member.is_deleted() => {}
@@ -92,6 +95,13 @@ pub fn plan(seen: &Observed<'_>, status: &TrainingJobStatus, now: Timestamp) -> 
         plan.note = note(seen, status);
     }
     plan
+}
+
+/// Tells whether the status says all there is to say about a launcher that is kept for it: the job has ended with it, or
+/// was stopped, or has begun anew; or somebody deleted it while it ran.
+fn is_known(status: &TrainingJobStatus, launcher: &Member) -> bool {
+    let goes_on = launcher.run == status.elastic.run && is_live(status.phase.unwrap_or(Phase::Created));
+    launcher.is_tracked() && (!goes_on || launcher.is_deleted())
 }
 
 /// What becomes of a pod.

@@ -16,7 +16,10 @@ use ronde_api::{
     names::{self as common, elastic as names},
 };
 
-use super::{files, group, observed::is_gang};
+use super::{
+    files, group,
+    observed::{TRACKING, is_gang},
+};
 use crate::pods;
 
 /// The port that agents listen on.
@@ -78,6 +81,7 @@ impl Wiring {
         let name = names::launcher(&job.name_any());
         let mut pod = base(job, &job.spec.launcher().template, names::LAUNCHER, run);
         pod.metadata.name = Some(name.clone());
+        pod.finalizers_mut().push(TRACKING.to_owned());
         self.install_agent(job, &mut pod);
         let spec = pod.spec.get_or_insert_default();
         spec.service_account_name = Some(name);

@@ -131,10 +131,15 @@ pub fn state(pod: &Pod) -> State {
 
 /// A program may answer its deletion by ending well; that is no success.
 fn succeeded_before_deletion(pod: &Pod) -> bool {
+    phase(pod) == "Succeeded" && ended_before_deletion(pod)
+}
+
+/// Tells whether a pod that has ended had done so before somebody deleted it, if anybody has.
+pub fn ended_before_deletion(pod: &Pod) -> bool {
     let meta = &pod.metadata;
     let grace = SignedDuration::from_secs(meta.deletion_grace_period_seconds.unwrap_or(0));
     let asked = meta.deletion_timestamp.as_ref().map(|time| time.0 - grace);
-    phase(pod) == "Succeeded" && asked.is_none_or(|asked| finished_at(pod) < asked)
+    asked.is_none_or(|asked| finished_at(pod) < asked)
 }
 
 /// Returns the states of the main and of the init containers.

@@ -340,7 +340,9 @@ fn fuse(writes: i64) -> (Before, Arc<AtomicI64>) {
     let counter = left.clone();
     let before: Before = Arc::new(move |method, path| {
         let is_write = method != Method::GET && !path.contains("/events");
-        let is_ours = path.contains("kai.alibabacloud.com") || path.contains("/lm") || path.ends_with("/pods");
+        let made = ["/pods", "/services", "/configmaps", "/secrets"];
+        let is_ours = path.contains("kai.alibabacloud.com") || path.contains("/lm");
+        let is_ours = is_ours || made.iter().any(|kind| path.ends_with(kind));
         if is_write && is_ours && counter.fetch_sub(1, Ordering::Relaxed) <= 0 {
             pending().boxed()
         } else {

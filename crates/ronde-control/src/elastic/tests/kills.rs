@@ -79,6 +79,15 @@ fn a_scale_in_that_is_not_obeyed_is_restored() {
 }
 
 #[test]
+fn a_launcher_that_succeeded_and_was_deleted_is_not_run_again() {
+    let story: [fn(&mut World); 1] = [|world| {
+        world.set_phase("j-launcher", "Succeeded", Some(0));
+        world.delete_now("j-launcher");
+    }];
+    check("an end that nobody saw", &story, 4);
+}
+
+#[test]
 fn losses_suspension_and_the_end_are_survived() {
     let story: [fn(&mut World); 5] = [
         |world| world.delete("j-worker-1"),

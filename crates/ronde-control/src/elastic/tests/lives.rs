@@ -390,6 +390,33 @@ fn a_launcher_that_is_gone_is_made_again_or_the_job_fails() {
 }
 
 #[test]
+fn a_launcher_that_ended_and_was_deleted_while_nobody_looked_is_not_run_again() {
+    let check = |phase: &str, code: i32, expected: Phase| {
+        let mut world = three();
+        world.set_phase("j-launcher", phase, Some(code));
+        world.delete_now("j-launcher");
+        world.node();
+        assert!(world.pods.contains_key("j-launcher"), "it is kept");
+        world.live();
+        assert_eq!(world.phase(), Some(expected));
+        assert!(!world.pods.contains_key("j-launcher"), "it may go");
+    };
+    check("Succeeded", 0, Phase::Succeeded);
+    check("Failed", 1, Phase::Failed);
+}
+
+#[test]
+fn a_launcher_that_ends_because_it_was_deleted_is_made_again() {
+    let mut world = three();
+    world.delete_now("j-launcher");
+    world.seconds += 1;
+    world.set_phase("j-launcher", "Succeeded", Some(0));
+    world.live();
+    assert_eq!(world.phase(), Some(Phase::Running));
+    assert!(world.pods["j-launcher"].metadata.deletion_timestamp.is_none(), "another one");
+}
+
+#[test]
 fn a_job_in_auto_mode_grows_into_idle_room_and_gives_it_back() {
     let mut world = three();
     world.annotate(names::ELASTIC, Some(names::AUTO));
