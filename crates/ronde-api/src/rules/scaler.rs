@@ -38,6 +38,12 @@ pub fn validate_change(is_changed: bool) -> Vec<Fault> {
     faults.into_vec()
 }
 
+/// Returns what is taken and has no effect. Scripts brought the list of hosts to a launcher; it comes there by itself.
+pub fn warnings(scaler: &impl Scaler) -> Vec<String> {
+    let has_script = !scaler.script().is_empty();
+    has_script.then(|| "spec.script: is not run, the list of hosts needs no script".to_owned()).into_iter().collect()
+}
+
 fn check(scaler: &impl Scaler, faults: &mut Faults) {
     let job = scaler.job_name();
     if job.is_empty() {
@@ -48,9 +54,6 @@ fn check(scaler: &impl Scaler, faults: &mut Faults) {
     }
     if let Some(timeout) = scaler.given_timeout() {
         faults.at_least("spec.timeout", timeout, 1);
-    }
-    if !scaler.script().is_empty() {
-        faults.forbidden("spec.script", "is not supported: the list of hosts needs no script");
     }
 }
 
@@ -80,7 +83,6 @@ mod tests {
             &[
                 "spec.selector.name: says which training job is to be scaled",
                 "spec.timeout: 0 is less than 1",
-                "spec.script: is not supported: the list of hosts needs no script",
                 "spec.toAdd.count: says how many workers to add",
             ],
         );
@@ -97,6 +99,9 @@ mod tests {
             &validate_in(&scale_in(&json!({"selector": job}))),
             &["spec.toDelete: says how many workers leave (count), or which (podNames)"],
         );
+        let script = out(&json!({"selector": job, "toAdd": {"count": 1}, "script": "/x.sh"}));
+        check("a script", &validate_out(&script), &[]);
+        assert_eq!(warnings(&script), ["spec.script: is not run, the list of hosts needs no script"]);
         check("a change", &validate_change(true), &["spec: may not change after creation; make another one instead"]);
         check("none", &validate_change(false), &[]);
     }

@@ -135,7 +135,7 @@ static SCALE_OUT: Rules<ScaleOut> = Rules {
         Some(old) => rules::scaler::validate_change(old.spec != new.spec),
     },
     check_raw: |_| Vec::new(),
-    warnings: |_| Vec::new(),
+    warnings: |scaler| rules::scaler::warnings(scaler),
 };
 
 static SCALE_IN: Rules<ScaleIn> = Rules {
@@ -145,7 +145,7 @@ static SCALE_IN: Rules<ScaleIn> = Rules {
         Some(old) => rules::scaler::validate_change(old.spec != new.spec),
     },
     check_raw: |_| Vec::new(),
-    warnings: |_| Vec::new(),
+    warnings: |scaler| rules::scaler::warnings(scaler),
 };
 
 /// Who applies a manifest without a queue again means the queue that the namespace has given the object.

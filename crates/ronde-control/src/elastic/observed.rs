@@ -68,6 +68,8 @@ pub struct Request {
     /// Whether it goes when the job does.
     pub is_owned: bool,
     pub faults: Vec<String>,
+    /// What is taken and has no effect.
+    pub warnings: Vec<String>,
 }
 
 /// The object of a scale operation.
@@ -175,6 +177,7 @@ impl Request {
             outcome: scaler.outcome(),
             is_owned: controller_of(meta).is_some(),
             faults: faults.iter().map(ToString::to_string).collect(),
+            warnings: rules::scaler::warnings(scaler),
         }
     }
 }

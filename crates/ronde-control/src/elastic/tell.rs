@@ -33,7 +33,9 @@ pub fn all(seen: &Observed<'_>, status: &TrainingJobStatus, now: Timestamp) -> V
 fn next(request: &Request, scaling: Option<&Scaling>, now: Timestamp) -> ScalerStatus {
     let mut status = request.status.clone();
     let mut set = |type_: &str, cause: &Cause| conditions::set(&mut status.conditions, type_, TRUE, cause, now);
-    set(types::CREATED, &Cause::new(types::CREATED, format!("{} {} is created.", request.way, request.name)));
+    let created = [format!("{} {} is created.", request.way, request.name)];
+    let created: Vec<String> = created.into_iter().chain(request.warnings.iter().cloned()).collect();
+    set(types::CREATED, &Cause::new(types::CREATED, created.join(" ")));
     let Some(scaling) = scaling.filter(|scaling| scaling.uid == request.uid) else { return status };
     set(types::SCALING, &Cause::new(conditions::SCALING_START, format!("{} begins", request.name)));
     types::SCALING.clone_into(&mut status.phase);
