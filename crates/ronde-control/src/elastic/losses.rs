@@ -74,7 +74,10 @@ impl Draft<'_> {
         match worker.state {
             State::Terminating => Some(Loss::Disrupted(disruption.unwrap_or_else(|| "its pod was deleted".to_owned()))),
             State::Unknown => Some(Loss::Disrupted("nothing is heard of its node".to_owned())),
-            State::Failed => Some(disruption.map_or_else(|| Loss::Failed(worker.exit_code()), Loss::Disrupted)),
+            // What dies with its node has done nothing wrong.
+            State::Failed => Some(
+                disruption.or(vanishing.cloned()).map_or_else(|| Loss::Failed(worker.exit_code()), Loss::Disrupted),
+            ),
             State::Succeeded => Some(Loss::Ended),
             State::Running => vanishing.map(|why| Loss::Vanishing(why.clone())),
             State::Pending => vanishing.map(|why| Loss::Disrupted(why.clone())),
