@@ -46,6 +46,9 @@ const INIT_HOSTFILE: &str = "until [ -s /etc/mpi/hostfile ]; do sleep 0.2 2>/dev
 cp /etc/mpi/hostfile /etc/edl/hostfile && chmod 0600 /etc/edl/hostfile
 cp /etc/mpi/discover_hosts.sh /etc/edl/discover_hosts.sh && chmod +x /etc/edl/discover_hosts.sh
 cp /etc/mpi/deepspeed-hostfile /job/hostfile && chmod 0600 /job/hostfile";
+/// What an agent tells its programs is how to use agents; one that uses ssh is to find the real one.
+const UNTOLD: &str =
+    "PATH=${PATH#/opt/kube/bin:}; unset RONDE_SECRET_FILE RONDE_AGENT_PORT RONDE_HOSTS_FILE; exec \"$@\"";
 /// Whoever deletes a worker lets it leave first: its agent ends when its ranks have left. The grace period is the limit.
 const LEAVE: &str = "while kill -0 1 2>/dev/null; do sleep 0.2 2>/dev/null || sleep 1; done";
 const MODE_READ: i32 = 0o444;
@@ -250,7 +253,6 @@ fn wrap_launcher(job: &TrainingJob, container: &mut Container) {
     let mut agent = vec![PROGRAM, "agent"];
     match job.spec.attach_mode() {
         AttachMode::Agent => env.push(("RONDE_SECRET_FILE", SECRET_FILE.to_owned())),
-        // As an argument: ssh is to be the real one in what the launcher runs.
         AttachMode::Ssh => {
             env.clear();
             agent.extend(["--secret-file", SECRET_FILE]);
@@ -259,6 +261,9 @@ fn wrap_launcher(job: &TrainingJob, container: &mut Container) {
     set_env(container, env);
     agent.extend(["--hosts-from", "/etc/mpi/hostfile", "--hosts-to", HOSTS_FILE]);
     agent.extend(["--deepspeed-hosts-to", "/job/hostfile", "--"]);
+    if job.spec.attach_mode() == AttachMode::Ssh {
+        agent.extend(["sh", "-c", UNTOLD, "sh"]);
+    }
     wrap(container, &agent);
 }
 

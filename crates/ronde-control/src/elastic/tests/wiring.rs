@@ -109,6 +109,7 @@ fn with_ssh_workers_are_as_in_the_original() {
         command.starts_with("/opt/kube/ronde agent --secret-file /etc/ronde/agent-secret --hosts-from"),
         "{command}"
     );
+    assert!(command.contains(" -- sh -c PATH=${PATH#/opt/kube/bin:}; unset RONDE_SECRET_FILE "), "{command}");
     assert_eq!(env(&launcher["spec"]["containers"][0]), "");
 }
 
