@@ -34,6 +34,8 @@ const NOTICES: [&str; 7] = [
 const NOTICE_CONDITIONS: [&str; 4] = ["Vanishing", "SpotTermination", "TerminationScheduled", "InstanceExpired"];
 /// How long a node may be silent: most are heard of again.
 const SILENCE: SignedDuration = SignedDuration::from_secs(30);
+/// How long a gang may take to use room that there seems to be for it.
+const DOUBT: SignedDuration = SignedDuration::from_secs(30);
 
 /// Returns why a node is about to go, if it is; `worker` tells what it tolerates.
 pub fn vanishing(node: &Node, worker: &Pod, now: Timestamp) -> Option<String> {
@@ -66,31 +68,39 @@ pub fn is_silent(node: &Node) -> bool {
     taints::of(node).iter().any(|taint| matches!(taint.key.as_str(), NOT_READY | UNREACHABLE))
 }
 
+/// What there is in the cluster.
+pub struct Cluster<'a> {
+    pub nodes: &'a [Arc<Node>],
+    pub pods: &'a [Arc<Pod>],
+    pub groups: &'a [Arc<PodGroup>],
+    pub now: Timestamp,
+}
+
 /// Returns what others leave free and wait for. Costs a look at every pod.
-pub fn around(job: &TrainingJob, nodes: &[Arc<Node>], pods: &[Arc<Pod>], groups: &[Arc<PodGroup>]) -> Around {
+pub fn around(job: &TrainingJob, cluster: &Cluster<'_>) -> Around {
     let worker = Wiring::default().worker(job, "", 0);
     let request = worker.spec.as_ref().map(requests).unwrap_or_default();
     // A worker that asks for nothing would fit any number of times: one at a time, then.
     let most = if request.is_empty() { 1 } else { i64::from(i16::MAX) };
-    let rooms = claims::rooms(nodes, pods.iter());
+    let rooms = claims::rooms(cluster.nodes, cluster.pods.iter());
     let total: i64 = rooms.values().map(|room| room.fits(&worker, &request).min(most)).sum();
-    let surplus = surplus(job, pods, &request);
-    let needed = |group: &PodGroup| claims::needed(group, nodes, pods, &surplus);
-    Around { room: i32::try_from(total).unwrap_or(i32::MAX), waits: waits(job, groups, needed) }
+    let surplus = surplus(job, cluster.pods, &request);
+    Around { room: i32::try_from(total).unwrap_or(i32::MAX), waits: waits(job, cluster, &surplus) }
 }
 
-/// Returns the gang that can be helped with the fewest workers, and their number. At least one: a gang for which there seems
-/// to be room waits for something that only the scheduler knows of.
-fn waits(
-    job: &TrainingJob,
-    groups: &[Arc<PodGroup>],
-    needed: impl Fn(&PodGroup) -> Option<usize>,
-) -> Option<(String, i32)> {
+/// Returns the gang that can be helped with the fewest workers, and their number. It is none while there seems to be room
+/// that the gang has not taken yet; if it never does, it waits for something that only the scheduler knows of.
+fn waits(job: &TrainingJob, cluster: &Cluster<'_>, surplus: &[Surplus<'_>]) -> Option<(String, i32)> {
     let own = group::name(job);
     let is_other = |group: &&Arc<PodGroup>| group.name_any() != own || group.namespace() != job.namespace();
-    let waiting = groups.iter().filter(is_other).filter(|group| lacks_room(group));
-    let needs = waiting.filter_map(|group| Some((needed(group)?.max(1), group.name_any())));
-    needs.min().map(|(workers, name)| (name, i32::try_from(workers).unwrap_or(i32::MAX)))
+    let needs = |group: &Arc<PodGroup>| {
+        let since = waits_since(group)?;
+        let needed = claims::needed(group, cluster.nodes, cluster.pods, surplus)?;
+        let is_doubtful = cluster.now.duration_since(since) > DOUBT;
+        Some((if is_doubtful { needed.max(1) } else { needed }, group.name_any()))
+    };
+    let least = cluster.groups.iter().filter(is_other).filter_map(needs).min();
+    least.map(|(workers, name)| (name, i32::try_from(workers).unwrap_or(i32::MAX)))
 }
 
 /// Returns the workers above what the job asks for, in the order in which they go: the highest index first.
@@ -104,9 +114,12 @@ fn surplus<'a>(job: &TrainingJob, pods: &'a [Arc<Pod>], request: &'a Amounts) ->
     status.target_workers.iter().rev().take(number).map(node).collect()
 }
 
-fn lacks_room(group: &PodGroup) -> bool {
+/// Returns since when a gang has waited for room, if it does.
+fn waits_since(group: &PodGroup) -> Option<Timestamp> {
     let conditions = group.status.iter().flat_map(|status| &status.conditions);
     let mut waits =
         conditions.filter(|told| told.type_ == PodGroupConditionType::Unschedulable && told.status == "True");
-    waits.any(|told| matches!(told.reason.as_str(), "NotEnoughResources" | "WaitingForRoom" | "HeldForOthers"))
+    let told =
+        waits.find(|told| matches!(told.reason.as_str(), "NotEnoughResources" | "WaitingForRoom" | "HeldForOthers"))?;
+    Some(told.last_transition_time.as_ref().map(|time| time.0).unwrap_or_default())
 }

@@ -33,6 +33,7 @@ use kube::{ResourceExt as _, api::PostParams};
 use ronde_api::{PodGroup, ScaleIn, ScaleOut, Scaler, TrainingJob, TrainingJobStatus, names::elastic as names, rules};
 
 use self::{
+    around::Cluster,
     draft::News,
     next::{Next, next},
     observed::{Around, Member, Observed, Request, RequestObject, TRACKING},
@@ -157,7 +158,7 @@ fn observe<'a>(ctx: &Ctx, job: &'a TrainingJob, now: Timestamp) -> Observed<'a> 
         launcher: launchers.into_iter().next(),
         group: ctx.caches.get(&Key::new(&namespace, group::name(job))),
         requests: requests_for(ctx, &Key::of(job), Some(&uid)),
-        around: if job.is_auto() { look_around(ctx, job) } else { Around::default() },
+        around: if job.is_auto() { look_around(ctx, job, now) } else { Around::default() },
         faults: faults.iter().map(ToString::to_string).collect(),
     }
 }
@@ -181,9 +182,10 @@ fn watchful(ctx: &Ctx, job: &TrainingJob) -> Option<SignedDuration> {
     nodes.any(|node| around::is_silent(&node)).then_some(WATCHFUL)
 }
 
-fn look_around(ctx: &Ctx, job: &TrainingJob) -> Around {
+fn look_around(ctx: &Ctx, job: &TrainingJob, now: Timestamp) -> Around {
     let (nodes, pods) = (ctx.caches.list::<Node>(None), ctx.caches.list::<Pod>(None));
-    around::around(job, &nodes, &pods, &ctx.caches.list::<PodGroup>(None))
+    let groups = ctx.caches.list::<PodGroup>(None);
+    around::around(job, &Cluster { nodes: &nodes, pods: &pods, groups: &groups, now })
 }
 
 /// Returns the scale operations for a job, the oldest first; those of an earlier job of its name are not for it.

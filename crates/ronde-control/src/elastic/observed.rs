@@ -84,7 +84,7 @@ pub enum RequestObject {
 pub struct Around {
     /// How many more workers there is room for.
     pub room: i32,
-    /// A gang that waits for room, and how many of our workers have that much.
+    /// A gang that waits for room, and how many of our workers it needs beside what is free.
     pub waits: Option<(String, i32)>,
 }
 

@@ -288,6 +288,8 @@ impl Draft<'_> {
         let surplus = wanted - worker.replicas();
         let is_whole = self.status.current_workers.len() == count(wanted);
         match &self.seen.around.waits {
+            // It is about to take what is free.
+            Some((_, 0)) => self.look_again_in(pace),
             Some(_) if surplus > 0 && pause.is_positive() => self.look_again_in(pause),
             Some((_, needs)) if surplus > 0 => {
                 let from = self.status.target_workers.len().saturating_sub(count((*needs).clamp(1, surplus)));

@@ -455,4 +455,7 @@ fn a_job_in_auto_mode_rests_as_long_as_it_says() {
     world.around = Around { room: 0, waits: Some(("gang".to_owned(), 1)) };
     world.pass(5);
     assert_eq!(world.hosts(), "0 1 2", "it gives as soon");
+    world.around = Around { room: 1, waits: Some(("gang".to_owned(), 0)) };
+    world.pass(60);
+    assert_eq!(world.hosts(), "0 1 2", "what is free is for who waits");
 }
