@@ -196,12 +196,19 @@ fn bad_input_is_refused_and_leaves_nothing_behind() {
         ("scaleout etjob --name=elastic-training", &[]),
         ("dance", &[]),
     ];
-    let seen: Vec<String> = table.iter().map(|(line, more)| arena.see(line, more)).collect();
+    let mut seen: Vec<String> = table.iter().map(|(line, more)| arena.see(line, more)).collect();
+    let workers: Vec<String> = (0..3).map(|index| format!("elastic-training-worker-{index}")).collect();
+    for phase in ["Running", "Suspended", "Succeeded"] {
+        arena.set_status("elastic-training", &json!({"phase": phase, "targetWorkers": workers}));
+        seen.push(arena.see("scaleout etjob --name=elastic-training --count=7", &[]));
+        seen.push(arena.see("scalein etjob --name=elastic-training --count=3", &[]));
+    }
     assert_snapshot!("arena_refused", seen.join("\n"));
     let after = String::from_utf8(arena.0.run("get configmaps -o name").stdout).unwrap();
     assert_eq!(before, after);
     assert_eq!(arena.object("trainingjobs")["items"].as_array().unwrap().len(), 1);
     assert_eq!(arena.object("scaleouts")["items"], json!([]));
+    assert_eq!(arena.object("scaleins")["items"], json!([]));
 }
 
 #[test]
