@@ -52,7 +52,8 @@ macro_rules! transcripts {
 
         #[test]
         fn every_transcript_is_run() {
-            let mut names = [$(stringify!($name)),+, "nodes", "seed_002_elastic_training", "seed_003_gang"];
+            let own = ["nodes", "seed_002_auto_mode", "seed_002_elastic_training", "seed_003_gang"];
+            let mut names: Vec<&str> = own.into_iter().chain([$(stringify!($name)),+]).collect();
             names.sort_unstable();
             assert_eq!(transcript::names_in(&directory().join("transcripts")), names);
         }
@@ -92,6 +93,8 @@ transcripts! {
     service: ["python3"];
     ssh_and_mpi: ["root", "/usr/sbin/sshd", "ssh", "mpirun"];
     stateful_set: ["python3"];
+    training_job: ["training"];
+    training_job_ssh: ["training", "root", "/usr/sbin/sshd", "ssh"];
     volumes: ["root"];
 }
 
@@ -110,8 +113,17 @@ fn seed_002_elastic_training() {
     if Program::find_all(&[]).is_none() || !is_there("training") {
         return;
     }
-    let Some(cluster) = Cluster::start(Sandbox::new(), "--nodes 3 --cpus 4 --gpus 3 --memory 2Gi") else { return };
+    let Some(cluster) = Cluster::start(Sandbox::new(), "--nodes 4 --cpus 4 --gpus 2 --memory 2Gi") else { return };
     play(&cluster, "seed_002_elastic_training");
+}
+
+#[test]
+fn seed_002_auto_mode() {
+    if Program::find_all(&[]).is_none() || !is_there("training") {
+        return;
+    }
+    let Some(cluster) = Cluster::start(Sandbox::new(), "--nodes 2 --cpus 3 --memory 2Gi") else { return };
+    play(&cluster, "seed_002_auto_mode");
 }
 
 #[test]
