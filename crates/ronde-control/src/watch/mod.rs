@@ -5,6 +5,7 @@
 //! [`Caches::assume`], so that its next look is not at a state from before its own write.
 //! Nothing here writes to the cluster, and nothing knows what a kind means.
 
+mod follow;
 mod shelf;
 
 use std::{
@@ -17,17 +18,13 @@ use std::{
     },
 };
 
-use futures::{StreamExt as _, future::BoxFuture, pin_mut};
-use kube::{
-    Api, Client, Resource,
-    runtime::watcher::{self, Event, watcher},
-};
+use futures::future::BoxFuture;
+use kube::{Client, Resource};
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
-use tokio::{sync::watch, time::sleep};
+use tokio::sync::watch;
 
-use self::shelf::Shelf;
-use crate::queue::backoff;
+use self::{follow::follow, shelf::Shelf};
 
 /// What a kind must be to be watched; every built-in and derived custom kind is.
 pub trait Cached: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static {}
@@ -240,50 +237,6 @@ impl Started {
         self.caches.shared.live.store(true, Ordering::Release);
         for all in self.all {
             self.caches.tell(all(&self.caches));
-        }
-    }
-}
-
-/// Keeps the shelf of one kind current, for as long as it is polled.
-async fn follow<K: Cached>(client: Client, caches: Caches, ready: watch::Sender<usize>) {
-    let kind = K::kind(&());
-    let events = watcher(Api::<K>::all(client), watcher::Config::default());
-    pin_mut!(events);
-    let mut listed = Vec::new();
-    let mut ready = Some(ready);
-    let mut failures = 0;
-    while let Some(event) = events.next().await {
-        let shelf = caches.shelf::<K>();
-        // The beginning of a list proves nothing: it comes before every attempt.
-        if matches!(event, Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone)) {
-            failures = 0;
-        }
-        match event.map(|event| event.modify(|object| object.meta_mut().managed_fields = None)) {
-            Ok(Event::Apply(object)) => {
-                let change = shelf.write().apply(object);
-                caches.tell(change);
-            }
-            Ok(Event::Delete(object)) => {
-                let change = shelf.write().remove(&object);
-                caches.tell(change);
-            }
-            Ok(Event::Init) => {
-                listed.clear();
-                shelf.write().begin_list();
-            }
-            Ok(Event::InitApply(object)) => listed.push(object),
-            Ok(Event::InitDone) => {
-                let changes = shelf.write().replace(std::mem::take(&mut listed));
-                caches.tell(changes);
-                if let Some(ready) = ready.take() {
-                    ready.send_modify(|count| *count += 1);
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%kind, %error, "a watch is interrupted");
-                failures += 1;
-                sleep(backoff(failures)).await;
-            }
         }
     }
 }

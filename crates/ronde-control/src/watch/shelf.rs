@@ -82,9 +82,9 @@ impl<K: Cached> Shelf<K> {
         self.assumed.clear();
     }
 
-    /// Takes a whole list; only what was assumed since its beginning is kept beside it.
-    pub fn replace(&mut self, objects: Vec<K>) -> Vec<Change> {
-        let newest = objects.iter().map(version).max().unwrap_or_default();
+    /// Takes a whole list as it was at a version; only what was assumed later is kept beside it.
+    pub fn replace(&mut self, objects: Vec<K>, at: u64) -> Vec<Change> {
+        let newest = objects.iter().map(version).max().unwrap_or_default().max(at);
         self.seen = self.seen.max(newest);
         let listed: BTreeSet<Key> = objects.iter().map(Key::of).collect();
         let assumed = &self.assumed;
@@ -196,7 +196,8 @@ mod tests {
         shelf.list(None).into_iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
-    /// Plays a script of `+` (apply), `-` (delete), `=` (assume), `~` (assume gone), `[` (list begins), `]a1@1,…` (list).
+    /// Plays a script of `+` (apply), `-` (delete), `=` (assume), `~` (assume gone), `[` (list begins), `]7:a1@1,…` (the list,
+    /// as it was at a version).
     #[track_caller]
     fn check(what: &str, script: &str, expected: &str, changes: usize) {
         let mut shelf = Shelf::default();
@@ -212,7 +213,11 @@ mod tests {
                     shelf.begin_list();
                     0
                 }
-                _ => shelf.replace(rest.split(',').filter(|text| !text.is_empty()).map(object).collect()).len(),
+                _ => {
+                    let (at, objects) = rest.split_once(':').expect("a version");
+                    let objects = objects.split(',').filter(|text| !text.is_empty()).map(object).collect();
+                    shelf.replace(objects, at.parse().expect("a number")).len()
+                }
             };
         }
         assert_eq!(shown(&shelf), expected, "{what}");
@@ -223,7 +228,7 @@ mod tests {
     fn a_shelf_follows_the_watch() {
         check("objects come, change and go", "+a1@1 +b2@2 +a1@3 -b2@4", "a1@3", 4);
         check("the same version is no change", "+a1@1 +a1@1", "a1@1", 1);
-        check("a list replaces everything", "+a1@1 +b2@2 [ ]b2@2,c3@5", "b2@2 c3@5", 4);
+        check("a list replaces everything", "+a1@1 +b2@2 [ ]5:b2@2,c3@5", "b2@2 c3@5", 4);
         check("the end of something unknown is no change", "-a1@1", "", 0);
     }
 
@@ -242,9 +247,12 @@ mod tests {
 
     #[test]
     fn a_list_is_believed_except_about_what_came_after_its_beginning() {
-        check("written before the list and not in it: gone", "=a1@5 [ ]", "", 2);
-        check("written while it was made: kept", "[ =a1@5 ]b2@3", "a1@5 b2@3", 2);
-        check("written while it was made, but older than it: gone", "[ =a1@5 ]b2@7", "b2@7", 3);
+        check("written before the list and not in it: gone", "=a1@5 [ ]5:", "", 2);
+        check("written while it was made: kept", "[ =a1@5 ]4:b2@3", "a1@5 b2@3", 2);
+        check("written while it was made, but older than it: gone", "[ =a1@5 ]7:b2@7", "b2@7", 3);
+        check("the same if nothing in it is as new as itself", "[ =a1@5 ]7:b2@3", "b2@3", 3);
+        check("an answer that comes after a newer list is dropped", "[ ]7: =a1@5", "", 0);
+        check("what went while nobody watched is gone", "+a1@1 [ ]7:", "", 2);
     }
 
     #[test]

@@ -13,3 +13,4 @@ mod placement;
 mod restarts;
 mod runner;
 mod volumes;
+mod watches;
