@@ -55,7 +55,9 @@ fn any_change_of_the_chart_is_an_upgrade() {
     }
     let home = Home::borrow(Path::new(&kubeconfig), "chart-upgrades", &directory().join("bin"));
     let values = directory().join("../chart/gpu.yaml");
-    let chart = format!("mnist $CHARTS/horovod --values {}", values.display());
+    // A mount without its volume is nothing that Kubernetes takes.
+    let volume = r#"--set-json 'volumes=[{"name":"data","emptyDir":{}}]'"#;
+    let chart = format!("mnist $CHARTS/horovod --values {} {volume}", values.display());
     home.succeed(&format!("helm install {chart}"));
     for change in CHANGES {
         let launcher = if change.is_for_agent { "agent" } else { "ssh" };
