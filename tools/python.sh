@@ -64,11 +64,8 @@ pythons() {
     local minor each
     for minor in 9 10 11 12 13 14; do
         for each in "$(command -v "python3.$minor" || true)" "${PYENV_ROOT:-$HOME/.pyenv}/versions/3.$minor".*/bin/python3; do
-            # A shim of pyenv is there also for versions that are not chosen.
-            if [[ -x $each ]] && "$each" -c 'import ensurepip, venv' 2>/dev/null; then
-                printf '%s\n' "$each"
-                break
-            fi
+            # A shim of pyenv is there also for versions that are not chosen, and needs pyenv; so the interpreter says.
+            if [[ -x $each ]] && "$each" -c 'import ensurepip, venv, sys; print(sys.executable)' 2>/dev/null; then break; fi
         done
     done
 }
