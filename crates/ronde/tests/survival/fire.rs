@@ -42,9 +42,9 @@ impl Fire {
         for _ in 0..=self.dice.below(DEEDS_MAX) {
             thread::sleep(Duration::from_millis(self.dice.below(PAUSE_MAX_MS)));
             match self.dice.below(10) {
-                0..=4 => self.ranks += kill_all(self.one(others(job, &spared))),
-                5..=6 => self.others += kill_all(self.one(away_from(hosts, &spared))),
-                7 => self.clients += kill_all(self.one(clients(hosts, job, &spared))),
+                0..=4 => self.ranks += strike(self.one(others(job, &spared))),
+                5..=6 => self.others += strike(self.one(away_from(hosts, &spared))),
+                7 => self.clients += strike(self.one(clients(hosts, job, &spared))),
                 _ => self.change_hosts(hosts, &spared),
             }
         }
@@ -77,8 +77,10 @@ impl Fire {
     }
 }
 
-fn kill_all(victim: Option<u32>) -> usize {
-    victim.into_iter().map(job::kill).count()
+/// Kills one, if there is one; returns how many that were.
+fn strike(victim: Option<u32>) -> usize {
+    victim.into_iter().for_each(job::kill);
+    usize::from(victim.is_some())
 }
 
 /// Ranks, on any host.

@@ -188,7 +188,8 @@ impl Hosts {
     /// On which host a process is.
     pub fn host_of(&self, pid: u32) -> Option<usize> {
         let network = network_of(pid)?;
-        HOSTS.into_iter().find(|host| self.network_id(*host) == network)
+        let mut hosts = HOSTS;
+        hosts.find(|host| self.network_id(*host) == network)
     }
 
     /// What a job has left behind: all but what answers on the hosts.
