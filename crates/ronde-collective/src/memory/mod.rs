@@ -2,7 +2,7 @@
 //! caches.
 //!
 //! The protocol is in `shm/` and knows nothing else of the machine. So the tests can compile that a second time over
-//! a model of this module, which tries every order of events (`tests/model/`).
+//! a model of this module, which tries many orders of events (`tests/model/`).
 
 mod segment;
 

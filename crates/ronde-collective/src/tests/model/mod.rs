@@ -1,4 +1,4 @@
-//! The protocol of shared memory in every order of events that the language allows, by loom.
+//! The protocol of shared memory in many orders of events that the language allows, by loom.
 //!
 //! The source of `shm/` is compiled a second time here, over the memory and the clock of this folder. A model runs a
 //! body again and again, each time with another order of the members' steps and other, older values that a load
@@ -42,7 +42,7 @@ const DURATION_MAX: Duration = Duration::from_secs(5);
 /// Where a fault was put in; it is found long before all is tried, so there is no other limit.
 const INTERRUPTIONS_WITH_FAULT: usize = 2;
 
-/// Runs a body for every member in all orders.
+/// Runs a body for every member, in as many orders as the limits allow.
 fn on_all(count: usize, body: impl Fn(usize, Shm) + Send + Sync + Clone + 'static) {
     on_all_by(&builder(), count, body);
 }
@@ -118,27 +118,27 @@ fn sum(me: usize, mut shm: Shm) {
 }
 
 #[test]
-fn rounds_are_heard_in_every_order() {
+fn rounds_are_heard_in_many_orders() {
     on_all(2, rounds);
 }
 
 #[test]
-fn rounds_of_three_are_heard_in_every_order() {
+fn rounds_of_three_are_heard_in_many_orders() {
     on_all(3, rounds);
 }
 
 #[test]
-fn a_stream_arrives_in_every_order() {
+fn a_stream_arrives_in_many_orders() {
     on_all(2, stream);
 }
 
 #[test]
-fn a_sum_is_right_in_every_order() {
+fn a_sum_is_right_in_many_orders() {
     on_all(2, sum);
 }
 
 #[test]
-fn a_bell_is_heard_in_every_order() {
+fn a_bell_is_heard_in_many_orders() {
     builder().check(|| {
         let mut both = members(2);
         let shm = both.swap_remove(0);
@@ -154,7 +154,7 @@ fn a_bell_is_heard_in_every_order() {
 }
 
 #[test]
-fn a_goodbye_and_an_abort_end_a_wait_in_every_order() {
+fn a_goodbye_and_an_abort_end_a_wait_in_many_orders() {
     on_all(2, |me, mut shm| {
         if me == 1 {
             return shm.leave();
