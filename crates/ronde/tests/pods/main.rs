@@ -149,22 +149,15 @@ fn play(cluster: &Cluster, name: &str) {
     transcript::run(&home, &directory().join(format!("transcripts/{name}.transcript")));
 }
 
-/// Whether a Python has these modules; if not, `otherwise` is the reason to skip the test.
-fn has_modules(mut python: Command, names: &[&str], otherwise: &str) -> bool {
+/// Whether the Python that pods will find has these modules; if not, `otherwise` is the reason to skip the test.
+fn has_modules(names: &[&str], otherwise: &str) -> bool {
     let find = "import importlib.util as i, sys; sys.exit(any(i.find_spec(name) is None for name in sys.argv[1:]))";
-    let found = python.args(["-c", find]).args(names).stderr(Stdio::null()).status();
+    let found = Command::new("python").args(["-c", find]).args(names).stderr(Stdio::null()).status();
     let found = found.is_ok_and(|status| status.success());
     if !found {
         skip(otherwise);
     }
     found
-}
-
-/// The Python that trains: the one that `make test` prepares, else the one in the path.
-fn training_python() -> Command {
-    let mut python = Command::new(client::variable("RONDE_TEST_PYTHON").unwrap_or_else(|| "python".into()));
-    python.envs(client::variable("RONDE_TEST_PYTHONPATH").map(|path| ("PYTHONPATH", path)));
-    python
 }
 
 /// Whether there is a Python with NumPy and our package, as `make test` prepares it.
@@ -181,14 +174,12 @@ fn is_there(need: &str) -> bool {
         "training" => can_train(),
         "root" => is_root(),
         "tensorflow" => has_modules(
-            Command::new("python"),
             &["tensorflow"],
             "TensorFlow is not installed (`make e2e-tensorflow` brings it and runs this test)",
         ),
         "horovod" => has_modules(
-            training_python(),
             &["horovod", "torch", "sklearn"],
-            "no Python with PyTorch and scikit-learn, or not run by `make test`, which builds our package for it, or `make e2e-chart`",
+            "our wheels, PyTorch and scikit-learn are not installed (`make e2e-chart` runs this test where the last two are)",
         ),
         "helm" => Program::find_all(&[Program::Helm]).is_some(),
         path if path.starts_with('/') => {
