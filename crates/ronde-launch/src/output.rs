@@ -17,7 +17,7 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
-    sync::mpsc,
+    sync::mpsc::{self, error::TrySendError},
     task::JoinHandle,
 };
 
@@ -123,8 +123,12 @@ impl Output {
 
     /// Says something of our own, as a line of stderr, when its turn comes: nobody waits for that.
     pub fn say(&self, text: &str) {
-        let (queue, bytes) = (self.queue.clone(), format!("{text}\n").into_bytes());
-        tokio::spawn(async move { queue.send(Message::Block { stream: Stream::Stderr, bytes, copy: None }).await });
+        let message = Message::Block { stream: Stream::Stderr, bytes: format!("{text}\n").into_bytes(), copy: None };
+        // What follows from it comes after it, unless the ranks have filled the queue.
+        if let Err(TrySendError::Full(message)) = self.queue.try_send(message) {
+            let queue = self.queue.clone();
+            tokio::spawn(async move { queue.send(message).await });
+        }
     }
 
     /// Waits until all is written that has come so far.
