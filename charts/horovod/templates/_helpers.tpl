@@ -79,11 +79,10 @@ if the cluster has none of an earlier revision.
 {{- if kindIs "float64" . }}{{ ternary (int64 .) . (eq (floor .) .) }}{{ else }}{{ . }}{{ end -}}
 {{- end -}}
 
-{{/* The variables of a role (NAME: value) as a list, and where ranks meet that mpirun does not tell. */}}
+{{/* The variables of a role (NAME: value) as a list. */}}
 {{- define "horovod.env" -}}
-{{- $meeting := dict "MASTER_ADDR" (printf "%s-master" (include "horovod.fullname" .root)) "MASTER_PORT" 29500 -}}
 {{- $list := list -}}
-{{- range $name, $value := merge (dict) (.env | default dict) $meeting -}}
+{{- range $name, $value := . -}}
 {{- $list = append $list (dict "name" $name "value" (include "horovod.text" $value)) -}}
 {{- end -}}
 {{- toYaml $list -}}

@@ -40,7 +40,9 @@ spec:
           value: {{ include "horovod.workerDigest" . | quote }}
         - name: WAIT_SECONDS
           value: {{ .Values.master.waitSeconds | int | quote }}
-        {{- include "horovod.env" (dict "root" . "env" .Values.master.env) | nindent 8 }}
+        {{- with .Values.master.env }}
+        {{- include "horovod.env" . | nindent 8 }}
+        {{- end }}
       {{- include "horovod.mounts" . | nindent 6 }}
   containers:
     - name: horovod-master
@@ -55,7 +57,9 @@ spec:
         # Kubernetes counts restarts, and gives up when there were as many as the limit.
         - name: LAST_ATTEMPT
           value: {{ max 1 (.Values.master.backoffLimit | int) | quote }}
-        {{- include "horovod.env" (dict "root" . "env" .Values.master.env) | nindent 8 }}
+        {{- with .Values.master.env }}
+        {{- include "horovod.env" . | nindent 8 }}
+        {{- end }}
       {{- include "horovod.ports" . | nindent 6 }}
       {{- if .Values.master.privileged }}
       securityContext:

@@ -27,7 +27,9 @@ spec:
       {{- end }}
       env:
         {{- include "horovod.ownEnv" . | nindent 8 }}
-        {{- include "horovod.env" (dict "root" . "env" .Values.worker.env) | nindent 8 }}
+        {{- with .Values.worker.env }}
+        {{- include "horovod.env" . | nindent 8 }}
+        {{- end }}
       {{- include "horovod.ports" . | nindent 6 }}
       readinessProbe:
         {{- if include "horovod.ssh" . }}

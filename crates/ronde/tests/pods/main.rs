@@ -89,6 +89,7 @@ transcripts! {
     seed_000_horovod_on_volcano: ["root", "python3", "/usr/sbin/sshd", "ssh", "mpirun"];
     seed_001_horovod_chart: ["root", "helm", "python3", "/usr/sbin/sshd", "ssh", "mpirun"];
     seed_001_training: ["root", "helm", "horovod", "/usr/sbin/sshd", "ssh", "mpirun"];
+    seed_001_training_numpy: ["training", "root", "helm", "/usr/sbin/sshd", "ssh", "mpirun"];
     seed_003_tensorflow: ["tensorflow"];
     service: ["python3"];
     ssh_and_mpi: ["root", "/usr/sbin/sshd", "ssh", "mpirun"];
