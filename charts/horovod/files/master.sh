@@ -3,9 +3,10 @@
 set -euo pipefail
 # shellcheck source=charts/horovod/files/ssh.sh
 source /horovod/generated/ssh.sh
+# shellcheck source=charts/horovod/files/end.sh
+source /horovod/generated/end.sh
 
 readonly NAME_WAIT_SECONDS=60
-readonly ATTEMPTS=/horovod/state/attempts
 
 # mpirun starts the ranks of its own host by itself, if it recognises the host by its name.
 wait_for_own_name() {
@@ -19,14 +20,17 @@ wait_for_own_name() {
     done
 }
 
-# Counts the runs in this pod.
-count_attempt() {
-    local before=0
-    [[ ! -s $ATTEMPTS ]] || before=$(<"$ATTEMPTS")
-    echo $((before + 1)) | tee "$ATTEMPTS"
+command=
+# shellcheck disable=SC2317 # The trap calls it.
+stop() {
+    stopped=yes
+    [[ $command ]] || exit 143
+    kill -TERM -- "-$command" 2>/dev/null || true
 }
 
-attempt=$(count_attempt)
+count_attempt
+trap 'release_after $?' EXIT
+trap stop TERM INT
 run=(bash -c "$(</horovod/generated/command)")
 if [[ $LAUNCHER == agent ]]; then
     run=(/horovod/agent/ronde agent -- "${run[@]}")
@@ -40,14 +44,10 @@ wait_for_own_name
 set -m
 "${run[@]}" &
 command=$!
-stopped=
-trap 'stopped=yes; kill -TERM -- "-$command" 2>/dev/null' TERM INT
 code=0
 wait "$command" || code=$?
 if [[ $stopped ]]; then
-    # The wait above ended with the signal, not with the command. Another master may go on with the workers.
+    # The wait above ended with the signal, not with the command.
     wait "$command" || code=$?
-elif ((code == 0 || attempt >= LAST_ATTEMPT)) && [[ -f /horovod/generated/release.sh ]]; then
-    bash /horovod/generated/release.sh || say "the workers still run: \`kubectl scale statefulset $FULLNAME --replicas 0\` ends them"
 fi
 exit "$code"

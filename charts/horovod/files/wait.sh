@@ -3,6 +3,18 @@
 set -euo pipefail
 # shellcheck source=charts/horovod/files/ssh.sh
 source /horovod/generated/ssh.sh
+# shellcheck source=charts/horovod/files/end.sh
+source /horovod/generated/end.sh
+
+# A wait in vain is a try of the master; after another one, the command counts for itself.
+finish() {
+    local code=$?
+    ((code != 0)) || return 0
+    [[ $stopped ]] || count_attempt
+    release_after "$code"
+}
+trap finish EXIT
+trap 'stopped=yes; exit 143' TERM INT
 
 is_ready() {
     local answer
@@ -11,15 +23,21 @@ is_ready() {
         [[ $answer == "$WORKER_REVISION" ]]
 }
 
+mapfile -t workers < <(cut -d ' ' -f 1 /horovod/generated/hostfile | grep -vx "$FULLNAME-master")
+# A rollback may bring a master back to workers that were let go. After the last try a container is started once more
+# before Kubernetes gives up: by then they are to stay away.
+if [[ -f $SCALE ]] && ((attempt < LAST_ATTEMPT)); then
+    bash "$SCALE" "${#workers[@]}" || say "waits for the workers that are there"
+fi
 if [[ $LAUNCHER == agent ]]; then
     remote=(/horovod/agent/ronde rsh)
 else
     setup_ssh
     remote=(ssh)
 fi
-mapfile -t workers < <(cut -d ' ' -f 1 /horovod/generated/hostfile | grep -vx "$FULLNAME-master")
 say "waits for ${#workers[@]} workers"
-for worker in "${workers[@]}"; do
+# Before bash 4.4 an empty list is an unset variable.
+for worker in ${workers[@]+"${workers[@]}"}; do
     until is_ready "$worker"; do
         ((SECONDS < WAIT_SECONDS)) || die "$worker is not ready after $WAIT_SECONDS s: \`kubectl describe pod ${worker%%.*}\` tells more"
         sleep 1

@@ -26,10 +26,12 @@ master.run: |
   {{- .Files.Get "files/master.sh" | trim | nindent 2 }}
 master.waitWorkerReady: |
   {{- .Files.Get "files/wait.sh" | trim | nindent 2 }}
+master.end: |
+  {{- .Files.Get "files/end.sh" | trim | nindent 2 }}
 master.command: {{ include "horovod.command" . | toJson }}
 {{- if .Values.releaseWorkers }}
-master.release: |
-  {{- .Files.Get "files/release.sh" | trim | nindent 2 }}
+master.scale: |
+  {{- .Files.Get "files/scale.sh" | trim | nindent 2 }}
 {{- end }}
 {{- end -}}
 

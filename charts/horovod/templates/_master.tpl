@@ -2,6 +2,12 @@
 {{- .Values.serviceAccountName | default (ternary (include "horovod.fullname" .) "" .Values.releaseWorkers) -}}
 {{- end -}}
 
+{{/* Kubernetes counts restarts, and gives up when there were as many as the limit. */}}
+{{- define "horovod.lastAttempt" -}}
+- name: LAST_ATTEMPT
+  value: {{ max 1 (.Values.master.backoffLimit | int) | quote }}
+{{- end -}}
+
 {{/* The pod of the master. */}}
 {{- define "horovod.masterPod" -}}
 metadata:
@@ -40,10 +46,13 @@ spec:
           value: {{ include "horovod.workerDigest" . | quote }}
         - name: WAIT_SECONDS
           value: {{ .Values.master.waitSeconds | int | quote }}
+        {{- include "horovod.lastAttempt" . | nindent 8 }}
         {{- with .Values.master.env }}
         {{- include "horovod.env" . | nindent 8 }}
         {{- end }}
       {{- include "horovod.mounts" . | nindent 6 }}
+        - name: state
+          mountPath: /horovod/state
   containers:
     - name: horovod-master
       {{- include "horovod.image" .Values.master.image | nindent 6 }}
@@ -54,9 +63,7 @@ spec:
           valueFrom:
             fieldRef:
               fieldPath: status.podIP
-        # Kubernetes counts restarts, and gives up when there were as many as the limit.
-        - name: LAST_ATTEMPT
-          value: {{ max 1 (.Values.master.backoffLimit | int) | quote }}
+        {{- include "horovod.lastAttempt" . | nindent 8 }}
         {{- with .Values.master.env }}
         {{- include "horovod.env" . | nindent 8 }}
         {{- end }}
@@ -81,9 +88,10 @@ spec:
           - {key: ssh.setup, path: ssh.sh, mode: 0555}
           - {key: master.waitWorkerReady, path: waitWorkersReady.sh, mode: 0555}
           - {key: master.run, path: run.sh, mode: 0555}
+          - {key: master.end, path: end.sh, mode: 0555}
           - {key: master.command, path: command, mode: 0444}
           {{- if .Values.releaseWorkers }}
-          - {key: master.release, path: release.sh, mode: 0555}
+          - {key: master.scale, path: scale.sh, mode: 0555}
           {{- end }}
     {{- include "horovod.volumes" . | nindent 4 }}
     - name: state

@@ -75,7 +75,9 @@ transcripts! {
     hooks: [];
     horovod_chart: ["root", "helm", "/usr/sbin/sshd", "ssh", "mpirun"];
     horovod_chart_agent: ["root", "helm", "python3", "mpirun"];
+    horovod_chart_failures: ["root", "helm", "/usr/sbin/sshd", "ssh"];
     horovod_chart_keys: ["root", "helm", "/usr/sbin/sshd", "ssh"];
+    horovod_chart_rollback: ["root", "helm", "/usr/sbin/sshd", "ssh"];
     identity: ["root"];
     init_containers: [];
     job: [];

@@ -1,24 +1,24 @@
 #!/bin/bash
-# Scales the workers to none, with what the image has.
+# Scales the workers to a number, with what the image has: scale.sh NUMBER.
 set -euo pipefail
 
 readonly ACCOUNT=/var/run/secrets/kubernetes.io/serviceaccount
 readonly TRIES=5
 readonly PAUSE_SECONDS=2
-readonly BODY='{"spec":{"replicas":0}}'
+readonly BODY="{\"spec\":{\"replicas\":$1}}"
 readonly TYPE=application/merge-patch+json
 host=$KUBERNETES_SERVICE_HOST
 [[ $host != *:* ]] || host="[$host]"
 namespace=$(<"$ACCOUNT/namespace")
 readonly URL="https://$host:$KUBERNETES_SERVICE_PORT/apis/apps/v1/namespaces/$namespace/statefulsets/$FULLNAME/scale"
 
-release_with_curl() {
+scale_with_curl() {
     curl --silent --show-error --fail --max-time 10 --cacert "$ACCOUNT/ca.crt" --output /dev/null \
         --request PATCH --header "Content-Type: $TYPE" --data "$BODY" \
         --config <(printf 'header = "Authorization: Bearer %s"\n' "$(<"$ACCOUNT/token")") "$URL"
 }
 
-release_with_python() {
+scale_with_python() {
     python3 - "$URL" "$TYPE" "$BODY" "$ACCOUNT" <<'PYTHON'
 import ssl, sys, urllib.request
 url, kind, body, account = sys.argv[1:]
@@ -28,21 +28,20 @@ urllib.request.urlopen(request, context=ssl.create_default_context(cafile=accoun
 PYTHON
 }
 
-release() {
+scale() {
     if command -v curl >/dev/null; then
-        release_with_curl
+        scale_with_curl
     else
-        release_with_python
+        scale_with_python
     fi
 }
 
 command -v curl python3 >/dev/null || {
-    echo 'horovod: cannot release the workers: the image has neither curl nor python3' >&2
+    echo 'horovod: cannot scale the workers: the image has neither curl nor python3' >&2
     exit 1
 }
 for ((try = 1; try <= TRIES; try++)); do
-    if release; then
-        echo 'horovod: the workers are released' >&2
+    if scale; then
         exit 0
     fi
     sleep "$PAUSE_SECONDS"
