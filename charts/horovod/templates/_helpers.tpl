@@ -231,6 +231,14 @@ one before. The first has the plain name, so that a rollback meets every name wi
 
 {{/* What cannot work is refused before anything is made. */}}
 {{- define "horovod.check" -}}
+{{- $own := list "FULLNAME" "LAUNCHER" "SSHPORT" "USESECRETS" "RONDE_AGENT_PORT" "RONDE_SECRET_FILE" "WORKER_REVISION" "WAIT_SECONDS" "LAST_ATTEMPT" "POD_IP" -}}
+{{- range $role, $env := dict "master" .Values.master.env "worker" .Values.worker.env -}}
+{{- range $name, $value := $env -}}
+{{- if has $name $own -}}
+{{- fail (printf "%s.env sets %s, which the chart sets itself: take another name" $role $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if and (include "horovod.ssh" .) .Values.ssh.useSecrets (not (.Values.ssh.hostKey | default "" | trim)) -}}
 {{- fail "ssh.useSecrets is true and ssh.hostKey is empty: put a private key there, or let the chart make one with ssh.useSecrets=false" -}}
 {{- end -}}

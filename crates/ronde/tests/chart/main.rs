@@ -6,7 +6,7 @@
 mod helm;
 mod values;
 
-use std::{fmt::Write as _, process::Command, thread};
+use std::{collections::BTreeSet, fmt::Write as _, process::Command, thread};
 
 use fs_err as fs;
 use insta::assert_snapshot;
@@ -94,6 +94,19 @@ fn values_that_cannot_work_are_refused() {
 }
 
 #[test]
+fn the_variables_of_the_chart_are_not_the_users() {
+    let Some(helm) = Helm::find() else { return };
+    for launcher in ["launcher=ssh", "launcher=agent"] {
+        let rendered = helm.render(&[&FIXED[..], &["--set", launcher]].concat()).unwrap();
+        for name in variables(&rendered) {
+            let set = format!("worker.env.{name}=mine");
+            let refusal = helm.render(&["--set", &set]).expect_err(&set);
+            assert!(refusal.contains(&format!("worker.env sets {name}")), "{refusal}");
+        }
+    }
+}
+
+#[test]
 fn a_cluster_that_is_too_old_is_refused() {
     let Some(helm) = Helm::find() else { return };
     let refusal = helm.render(&["--kube-version", "1.18.20"]).unwrap_err();
@@ -114,6 +127,13 @@ fn a_key_ends_with_a_newline_however_it_was_written() {
         // The base64 of "one\ntwo\n".
         assert_eq!(host_key(indicator), "b25lCnR3bwo=", "{indicator}");
     }
+}
+
+/// Returns the names of the variables that containers have.
+fn variables(rendered: &str) -> BTreeSet<String> {
+    // No other name of a list is all in capitals.
+    let names = rendered.lines().filter_map(|line| line.trim().strip_prefix("- name: "));
+    names.filter(|name| name.chars().all(|each| each.is_ascii_uppercase() || each == '_')).map(str::to_owned).collect()
 }
 
 /// Tells who starts again when an upgrade goes from one rendering to another.

@@ -80,6 +80,7 @@ pub const WRONG: &[&str] = &[
     r#"worker.env=[{"name":"A","value":"b"}]"#,
     r#"master.args={"command":"mpirun"}"#,
     r#"fullnameOverride="Not A Name""#,
+    r#"master.env={"LAUNCHER":"torchrun"}"#,
     "ssh.useSecrets=true",
     "useHostNetwork=true",
     "securityContext.runAsUser=1000",
