@@ -1,6 +1,7 @@
 //! `ronde install` and `ronde uninstall`: the charts that come with this program, through the user's own Helm.
 //!
-//! What Helm says goes straight to the user. A release that is there already is upgraded.
+//! What Helm says goes straight to the user, and what the user says goes straight to Helm, values from stdin included. A
+//! release that is there already is upgraded.
 
 mod charts;
 
@@ -20,6 +21,10 @@ use crate::{
     failure::{Answer, Blame, Failure, Outcome},
     printer::Printer,
 };
+
+/// From this version on, Helm applies objects in the server. The master of a chart writes the scale of its workers, and
+/// would own it in the server's eyes: the next upgrade were a conflict.
+const HELM_THAT_APPLIES_IN_THE_SERVER: u32 = 4;
 
 /// Why Helm was not asked, or not to be asked.
 #[derive(Debug, thiserror::Error)]
@@ -49,8 +54,8 @@ impl Failure for InstallError {
                 Some(format!("the charts are: {}; for others, use `helm` itself", names.join(", ")))
             }
             Self::NoHelm => Some(
-                "install Helm 3 as https://helm.sh/docs/intro/install says; it is one program that only needs to be in \
-                 the PATH"
+                "install Helm 3 (https://github.com/helm/helm/releases) or later; it is one program that only needs to \
+                 be in the PATH"
                     .to_owned(),
             ),
             Self::Unpack { .. } | Self::Helm { .. } => None,
@@ -64,7 +69,7 @@ pub fn install(args: &InstallArgs, context: &Context) -> Outcome {
     let wrap = |source| InstallError::Unpack { source };
     let folder = TempDir::with_prefix("ronde-chart-").map_err(wrap)?;
     chart.unpack(folder.path()).map_err(wrap)?;
-    run_helm(&words_to_install(args, folder.path()), context.printer)
+    run_helm(&words_to_install(args, folder.path(), helm_version()?), context.printer)
 }
 
 /// Runs `ronde uninstall`.
@@ -72,9 +77,12 @@ pub fn uninstall(args: &UninstallArgs, context: &Context) -> Outcome {
     run_helm(&words_to_uninstall(args), context.printer)
 }
 
-fn words_to_install(args: &InstallArgs, chart: &Path) -> Vec<OsString> {
+fn words_to_install(args: &InstallArgs, chart: &Path, helm_version: u32) -> Vec<OsString> {
     let release = args.release.as_ref().or(args.name.as_ref()).cloned().unwrap_or_default();
     let mut words: Vec<OsString> = vec!["upgrade".into(), "--install".into(), release.into(), chart.into()];
+    if helm_version >= HELM_THAT_APPLIES_IN_THE_SERVER {
+        words.push("--server-side=false".into());
+    }
     for file in &args.values {
         words.extend(["--values".into(), file.into()]);
     }
@@ -105,15 +113,33 @@ fn words_of_place(cluster: &ClusterArgs, namespace: Option<&str>) -> Vec<OsStrin
 /// Runs Helm and says whether it did its work; why not, it has said itself.
 fn run_helm(words: &[OsString], printer: Printer) -> Outcome {
     let mut command = Command::new("helm");
-    command.args(words).stdin(Stdio::null());
+    command.args(words);
     if printer.quiet {
         command.stdout(Stdio::null());
     }
-    let status = command.status().map_err(|source| match source.kind() {
+    let status = command.status().map_err(not_run)?;
+    Ok(if status.success() { Answer::Done } else { Answer::No })
+}
+
+/// Asks Helm for the first number of its version.
+fn helm_version() -> Result<u32, InstallError> {
+    let mut command = Command::new("helm");
+    command.args(["version", "--template", "{{.Version}}"]).stdin(Stdio::null()).stderr(Stdio::null());
+    let output = command.output().map_err(not_run)?;
+    Ok(major(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Returns the first number of a version like `v3.17.0`; of what is no version, 3: it has no words that are new.
+fn major(version: &str) -> u32 {
+    let number = version.trim().trim_start_matches('v').split('.').next();
+    number.and_then(|number| number.parse().ok()).unwrap_or(3)
+}
+
+fn not_run(source: io::Error) -> InstallError {
+    match source.kind() {
         io::ErrorKind::NotFound => InstallError::NoHelm,
         _ => InstallError::Helm { source },
-    })?;
-    Ok(if status.success() { Answer::Done } else { Answer::No })
+    }
 }
 
 #[cfg(test)]
@@ -124,13 +150,17 @@ mod tests {
     use crate::args::{Args, Verb};
 
     fn check(line: &str, expected: &str) {
+        check_with("v3.17.0", line, expected);
+    }
+
+    fn check_with(version: &str, line: &str, expected: &str) {
         let words = match Args::try_parse_from(line.split(' ')).unwrap().verb {
-            Verb::Install(args) => words_to_install(&args, Path::new("CHART")),
+            Verb::Install(args) => words_to_install(&args, Path::new("CHART"), major(version)),
             Verb::Uninstall(args) => words_to_uninstall(&args),
             other => panic!("{other:?}"),
         };
         let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
-        assert_eq!(words.join(" "), expected, "{line}");
+        assert_eq!(words.join(" "), expected, "{version}: {line}");
     }
 
     #[test]
@@ -150,6 +180,21 @@ mod tests {
         );
         check("ronde uninstall mnist", "uninstall mnist");
         check("ronde uninstall a b -n team -- --wait", "uninstall a b --namespace team --wait");
+    }
+
+    #[test]
+    fn helm_4_applies_in_the_client_unless_the_user_says_otherwise() {
+        let install = "ronde install horovod mnist";
+        check_with("v4.0.1", install, "upgrade --install mnist CHART --server-side=false");
+        check_with(
+            "v4.1.0",
+            "ronde install horovod mnist -- --server-side=true",
+            "upgrade --install mnist CHART --server-side=false --server-side=true",
+        );
+        for version in ["v3.9.4+gdbc6d8e\n", "v3.22.0", "", "unknown"] {
+            check_with(version, install, "upgrade --install mnist CHART");
+        }
+        check_with("v4.0.1", "ronde uninstall mnist", "uninstall mnist");
     }
 
     #[test]
