@@ -15,10 +15,9 @@ class Operations:
         self._adapter = adapter
         self._act = act
 
-    def _reduce(self, tensors, name, op, scales, process_set, is_in_place, is_group):
-        prescale, postscale = scales
-        how = (op, prescale, postscale, process_set, is_in_place, is_group)
-        return self._act(self._adapter, _ops.allreduce(self._adapter, list(tensors), name, *how))
+    def _reduce(self, tensors, name, how, process_set, is_in_place, is_group):
+        job = _ops.allreduce(self._adapter, list(tensors), name, how, process_set, is_in_place, is_group)
+        return self._act(self._adapter, job)
 
     def _make(self, kind, details, tensors, name, process_set, is_group):
         job = _ops.made(self._adapter, kind, details, list(tensors), name, process_set, is_group)
@@ -35,8 +34,8 @@ class Operations:
         process_set=global_process_set,
     ):
         """Everybody's tensors, reduced to one that everybody gets."""
-        op = _ops.reduce_op(op, average)
-        return self._reduce([tensor], name, op, (prescale_factor, postscale_factor), process_set, False, False)
+        how = _ops.reduce_op(op, average), prescale_factor, postscale_factor
+        return self._reduce([tensor], name, how, process_set, False, False)
 
     def allreduce_(
         self,
@@ -49,8 +48,8 @@ class Operations:
         process_set=global_process_set,
     ):
         """The same, into the caller's own tensor."""
-        op = _ops.reduce_op(op, average)
-        return self._reduce([tensor], name, op, (prescale_factor, postscale_factor), process_set, True, False)
+        how = _ops.reduce_op(op, average), prescale_factor, postscale_factor
+        return self._act(self._adapter, _ops.allreduce_in_place(self._adapter, tensor, name, how, process_set))
 
     def grouped_allreduce(
         self,
@@ -63,8 +62,8 @@ class Operations:
         process_set=global_process_set,
     ):
         """The same with many tensors, which are done together."""
-        op = _ops.reduce_op(op, average)
-        return self._reduce(tensors, name, op, (prescale_factor, postscale_factor), process_set, False, True)
+        how = _ops.reduce_op(op, average), prescale_factor, postscale_factor
+        return self._reduce(tensors, name, how, process_set, False, True)
 
     def grouped_allreduce_(
         self,
@@ -77,8 +76,8 @@ class Operations:
         process_set=global_process_set,
     ):
         """The same with many tensors, into the caller's own."""
-        op = _ops.reduce_op(op, average)
-        return self._reduce(tensors, name, op, (prescale_factor, postscale_factor), process_set, True, True)
+        how = _ops.reduce_op(op, average), prescale_factor, postscale_factor
+        return self._reduce(tensors, name, how, process_set, True, True)
 
     def allgather(self, tensor, name=None, process_set=global_process_set):
         """Everybody's rows, in the order of the ranks."""
@@ -113,7 +112,7 @@ class Operations:
         postscale_factor=1.0,
     ):
         """Everybody's tensors, reduced, and of that this rank's share of the rows."""
-        details = (op, float(prescale_factor), float(postscale_factor))
+        details = (op, prescale_factor, postscale_factor)
         return self._make("reducescatter", details, [tensor], name, process_set, False)
 
     def grouped_reducescatter(
@@ -126,5 +125,5 @@ class Operations:
         postscale_factor=1.0,
     ):
         """The same with many tensors, which are done together."""
-        details = (op, float(prescale_factor), float(postscale_factor))
+        details = (op, prescale_factor, postscale_factor)
         return self._make("reducescatter", details, tensors, name, process_set, True)

@@ -5,76 +5,61 @@ An adapter has `place(tensor)`, which gives type, shape and address of contiguou
 which brings a result where the caller's tensor is.
 """
 
+import itertools
+import warnings
+
 from ronde._basics import basics
 from ronde.process_sets import global_process_set
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
 
-# Owned by the thread that calls; handles are numbers, as Horovod's are.
-_last = 0
+# Numbers of operations: names of those that have none, and handles, as Horovod's are. Counting is one step of the
+# interpreter, so threads never get the same.
+_numbers = itertools.count(1)
 _pending: dict = {}
 
 
 def _reset():
-    global _last
-    _last = 0
+    global _numbers
+    _numbers = itertools.count(1)
     _pending.clear()
 
 
 basics.on_shutdown(_reset)
 
 
-class _Pending:
-    """An operation in flight, and how its outcome becomes what the caller gets."""
+def _ask(adapter, job, number):
+    """A job in the words of the engine.
 
-    def __init__(self, native, finish):
-        self.native = native
-        self.finish = finish
-
-
-class Job:
-    """An operation, ready to be put in."""
-
-    def __init__(self, kind, details, tensors, name, process_set, finish):
-        self.kind = kind
-        self.details = details
-        # Pairs of a staged tensor and its target; the target is None where the engine makes the result.
-        self.tensors = tensors
-        # Whether it is a group, and what the caller calls it.
-        self.name = name
-        self.process_set = process_set
-        self.finish = finish
-
-
-def _ask(adapter, job):
-    global _last
-    number = job.process_set.process_set_id
-    if number is None:
-        raise ValueError(f"{job.kind}: Process set provided does not exist, or has not been registered.")
-    _last += 1
-    is_group, given = job.name
-    prefix = f"grouped_{job.kind}" if is_group else job.kind
-    name = f"{prefix}.{given}" if given is not None else f"{prefix}.noname.{_last}"
+    A job is a tuple, since one is made for every operation, of which there are thousands in a step: kind, what only
+    that kind needs, pairs of a staged tensor and its target (None where the engine makes the result, or in place),
+    whether it is a group and what the caller calls it, the process set, and how the outcome becomes what the caller
+    gets.
+    """
+    kind, details, tensors, (is_group, given), process_set, _ = job
+    set_number = process_set.process_set_id
+    if set_number is None:
+        raise ValueError(f"{kind}: Process set provided does not exist, or has not been registered.")
+    prefix = f"grouped_{kind}" if is_group else kind
+    name = f"{prefix}.{given}" if given is not None else f"{prefix}.noname.{number}"
     places = []
-    for source, target in job.tensors:
+    for source, target in tensors:
         code, shape, address = adapter.place(source)
         places.append((code, shape, address, None if target is None else adapter.place(target)[2]))
-    return (job.kind, job.details, name, places, number)
+    return (kind, details, name, places, set_number)
 
 
 def start(adapter, job):
     """Puts an operation in; returns its handle."""
     engine = basics.engine
-    native = engine.submit(_ask(adapter, job), job.tensors)
-    handle = _last
-    _pending[handle] = _Pending(native, job.finish)
+    handle = next(_numbers)
+    _pending[handle] = engine.submit(_ask(adapter, job, handle), job[2]), job[-1]
     return handle
 
 
 def run(adapter, job):
     """Does an operation; returns its result."""
-    engine = basics.engine
-    return job.finish(engine.run(_ask(adapter, job), job.tensors))
+    return job[-1](basics.engine.run(_ask(adapter, job, next(_numbers)), job[2]))
 
 
 def poll(handle):
@@ -82,7 +67,7 @@ def poll(handle):
     pending = _pending.get(handle)
     if pending is None:
         raise ValueError(f"there is no operation with the handle {handle}")
-    return pending.native.poll()
+    return pending[0].poll()
 
 
 def synchronize(handle):
@@ -90,21 +75,20 @@ def synchronize(handle):
     pending = _pending.get(handle)
     if pending is None:
         return None
+    native, finish = pending
     try:
-        outcome = pending.native.wait()
+        outcome = native.wait()
     except KeyboardInterrupt:
         raise
     except BaseException:
         _pending.pop(handle, None)
         raise
     _pending.pop(handle, None)
-    return pending.finish(outcome)
+    return finish(outcome)
 
 
 def reduce_op(op, average):
     """The reduction that the caller means, by the new argument or the old one."""
-    import warnings
-
     if op is not None and average is not None:
         raise ValueError("The op parameter supersedes average. Please provide only one of them.")
     if average is not None:
@@ -113,7 +97,7 @@ def reduce_op(op, average):
     return Average if op is None else op
 
 
-def allreduce(adapter, tensors, name, op, prescale, postscale, process_set, is_in_place, is_group):
+def allreduce(adapter, tensors, name, how, process_set, is_in_place, is_group):
     staged = [adapter.stage(each, is_in_place) for each in tensors]
     targets = [None if is_in_place else adapter.like(each, adapter.place(each)[1]) for each in staged]
 
@@ -122,8 +106,14 @@ def allreduce(adapter, tensors, name, op, prescale, postscale, process_set, is_i
         results = [adapter.deliver(result, each, is_in_place) for result, each in zip(results, tensors)]
         return results if is_group else results[0]
 
-    details = (op, float(prescale), float(postscale))
-    return Job("allreduce", details, list(zip(staged, targets)), (is_group, name), process_set, finish)
+    return "allreduce", how, list(zip(staged, targets)), (is_group, name), process_set, finish
+
+
+def allreduce_in_place(adapter, tensor, name, how, process_set):
+    """The same for the most frequent case, one tensor in place."""
+    staged = adapter.stage(tensor, True)
+    finish = lambda _: adapter.deliver(staged, tensor, True)  # noqa: E731
+    return "allreduce", how, ((staged, None),), (False, name), process_set, finish
 
 
 def broadcast(adapter, tensor, root, name, process_set, is_in_place):
@@ -133,7 +123,7 @@ def broadcast(adapter, tensor, root, name, process_set, is_in_place):
     def finish(_):
         return adapter.deliver(staged if is_in_place else target, tensor, is_in_place)
 
-    return Job("broadcast", root, [(staged, target)], (False, name), process_set, finish)
+    return "broadcast", root, [(staged, target)], (False, name), process_set, finish
 
 
 def made(adapter, kind, details, tensors, name, process_set, is_group):
@@ -150,14 +140,14 @@ def made(adapter, kind, details, tensors, name, process_set, is_group):
             return results[0], adapter.splits(outcome.received_splits)
         return results if is_group else results[0]
 
-    return Job(kind, details, [(each, None) for each in staged], (is_group, name), process_set, finish)
+    return kind, details, [(each, None) for each in staged], (is_group, name), process_set, finish
 
 
 def barrier(process_set=global_process_set):
     """Waits until all members have come here."""
-    run(None, Job("barrier", None, [], (False, "noname"), process_set, lambda _: None))
+    run(None, ("barrier", None, [], (False, "noname"), process_set, lambda _: None))
 
 
 def join():
     """Says that this rank has no more data; waits until nobody has, and returns the rank that was last."""
-    return run(None, Job("join", None, [], (False, "noname"), global_process_set, lambda outcome: outcome.last_joined))
+    return run(None, ("join", None, [], (False, "noname"), global_process_set, lambda outcome: outcome.last_joined))

@@ -23,15 +23,26 @@ _CODES = {
     "bfloat16": 10,
 }
 
+# Types that were met: the name of one takes longer to find out than a small operation.
+_by_dtype: dict = {}
+
+
+def _code(dtype):
+    code = _CODES.get(dtype.name)
+    if code is None or not dtype.isnative:
+        raise ValueError(f"Tensor type {dtype} is not supported.")
+    _by_dtype[dtype] = code
+    return code
+
 
 class _Arrays:
     """What an array is to the engine."""
 
     @staticmethod
     def place(array):
-        code = _CODES.get(array.dtype.name)
-        if code is None or not array.dtype.isnative:
-            raise ValueError(f"Tensor type {array.dtype} is not supported.")
+        code = _by_dtype.get(array.dtype)
+        if code is None:
+            code = _code(array.dtype)
         return code, array.shape, array.__array_interface__["data"][0]
 
     @staticmethod

@@ -1,5 +1,7 @@
 """What a tensor of PyTorch is to the engine."""
 
+import operator
+
 import torch
 
 _CODES = {
@@ -16,21 +18,29 @@ _CODES = {
 }
 
 
+# Asking for the device by name takes longer; old versions know no other way.
+_is_cpu = operator.attrgetter("is_cpu") if hasattr(torch.Tensor, "is_cpu") else lambda tensor: tensor.device.type == "cpu"
+
+
 def place(tensor):
     code = _CODES.get(tensor.dtype)
     if code is None:
         raise ValueError(f"Tensor type {tensor.type()} is not supported.")
-    return code, tuple(tensor.shape), tensor.data_ptr()
+    return code, tensor.shape, tensor.data_ptr()
 
 
 def stage(tensor, is_in_place):
     """The tensor itself if the engine can reach it, else a copy in the machine's memory."""
-    tensor = tensor.detach()
+    if tensor.requires_grad:
+        tensor = tensor.detach()
     if tensor.is_sparse:
         raise ValueError(f"Tensor type {tensor.type()} is not supported.")
-    if is_in_place and not tensor.is_contiguous():
+    is_contiguous = tensor.is_contiguous()
+    if is_in_place and not is_contiguous:
         raise ValueError("an operation in place needs a contiguous tensor")
-    return tensor.cpu() if tensor.device.type != "cpu" else tensor.contiguous()
+    if not _is_cpu(tensor):
+        return tensor.cpu()
+    return tensor if is_contiguous else tensor.contiguous()
 
 
 def like(tensor, shape):
@@ -40,10 +50,10 @@ def like(tensor, shape):
 def deliver(result, tensor, is_in_place):
     """The result on the caller's device; the caller's own tensor if the operation was in place."""
     if is_in_place:
-        if tensor.device.type != "cpu":
+        if not _is_cpu(tensor):
             tensor.detach().copy_(result)
         return tensor
-    return result.to(tensor.device)
+    return result if _is_cpu(tensor) else result.to(tensor.device)
 
 
 def splits(received):
