@@ -169,3 +169,45 @@ def test_operations_of_all_kinds_work_over_every_transport(ring, transport):
         rn.barrier()
 
     ring(3).run(body, RONDE_TRANSPORT=transport)
+
+
+def test_threads_get_handles_of_their_own(ring):
+    def body():
+        import threading
+
+        import ronde.numpy as rn
+
+        rn.init()
+        handles = []
+
+        def start(thread):
+            handles.extend(rn.allreduce_async(np.ones(1), name=f"{thread}.{turn}") for turn in range(200))
+
+        threads = [threading.Thread(target=start, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(set(handles)) == len(handles) == 800
+        for handle in handles:
+            assert rn.synchronize(handle)[0] == 1
+
+    ring(1).run(body)
+
+
+def test_time_spent_waiting_is_counted(ring):
+    def body():
+        import time
+
+        import ronde.numpy as rn
+
+        rn.init()
+        rn.barrier()
+        before = rn.metrics()["wait_seconds"]
+        if rn.rank() == 0:
+            time.sleep(0.3)
+        rn.allreduce(np.ones(1))
+        waited = rn.metrics()["wait_seconds"] - before
+        assert rn.rank() == 0 or waited > 0.2, waited
+
+    ring(2).run(body)

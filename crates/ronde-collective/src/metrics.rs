@@ -38,7 +38,7 @@ pub struct Counters {
     pub cache_hits: u64,
     /// Operations that were done together with others.
     pub fused: u64,
-    /// Time that callers of synchronous operations waited.
+    /// Time that callers waited for results.
     pub wait_ns: u64,
     pub stalls: u64,
     pub last_stall: Option<String>,

@@ -1,12 +1,13 @@
 //! The engine, as Python holds it.
 
-use std::{collections::BTreeMap, path::PathBuf, process, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, process, sync::Arc, time::Duration};
 
 use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyDict};
 use ronde_collective::{Engine as Inner, Error, Rank, SetId};
 
 use crate::{
     desk::Desk,
+    forks,
     gate::{exception, wait_apart},
     handle::{self, Handle, Outcome},
     options::Options,
@@ -20,11 +21,13 @@ pub(crate) struct Engine {
     /// Until the engine is dropped.
     inner: Option<Arc<Inner>>,
     pid: u32,
+    /// Of which process, counted in forks.
+    forks: u32,
 }
 
 impl Engine {
     fn inner(&self) -> PyResult<&Arc<Inner>> {
-        let inner = self.inner.as_ref().filter(|_| self.pid == process::id());
+        let inner = self.inner.as_ref().filter(|_| self.forks == forks::count());
         inner.ok_or_else(|| PyRuntimeError::new_err(format!(
             "the engine belongs to process {}, and this is a forked child of it: call shutdown() before forking, or \
              start the child with the `spawn` method",
@@ -67,7 +70,7 @@ impl Engine {
             let end = move || engine.upgrade().iter().for_each(|engine| engine.shutdown());
             py.detach(|| client.on_release(end));
         }
-        Ok(Self { inner: Some(inner), pid: process::id() })
+        Ok(Self { inner: Some(inner), pid: process::id(), forks: forks::count() })
     }
 
     #[getter]
@@ -127,6 +130,7 @@ impl Engine {
         all.set_item("requests", counters.requests)?;
         all.set_item("cache_hits", counters.cache_hits)?;
         all.set_item("fused", counters.fused)?;
+        all.set_item("wait_seconds", Duration::from_nanos(counters.wait_ns).as_secs_f64())?;
         all.set_item("stalls", counters.stalls)?;
         all.set_item("last_stall", counters.last_stall)?;
         Ok(all)
@@ -142,7 +146,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        if self.pid != process::id() {
+        if self.forks != forks::count() {
             // A copy in a forked child: its threads are not here, and the peers are not to hear of it.
             std::mem::forget(self.inner.take());
         }

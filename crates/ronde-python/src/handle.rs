@@ -1,14 +1,12 @@
 //! Operations in flight, and what comes of them.
 
-use std::{
-    process,
-    sync::{Mutex, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::{exceptions::PyIndexError, prelude::*};
 use ronde_collective::{Done, Handle as Inner};
 
 use crate::{
+    forks,
     gate::{exception, wait},
     memory,
 };
@@ -29,12 +27,13 @@ struct Flight {
 pub(crate) struct Handle {
     /// Until the handle is dropped.
     flight: Option<Flight>,
-    pid: u32,
+    /// Of which process, counted in forks.
+    forks: u32,
 }
 
 impl Handle {
     pub(crate) fn new(inner: Inner, keep: Py<PyAny>) -> Self {
-        Self { flight: Some(Flight { inner, keep }), pid: process::id() }
+        Self { flight: Some(Flight { inner, keep }), forks: forks::count() }
     }
 }
 
@@ -57,7 +56,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         let Some(flight) = self.flight.take() else { return };
-        if self.pid != process::id() {
+        if self.forks != forks::count() {
             // A copy of another process's: its locks may never be opened here.
             std::mem::forget(flight);
         } else if !flight.inner.is_done() {

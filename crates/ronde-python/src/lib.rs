@@ -6,6 +6,7 @@
 
 mod desk;
 mod engine;
+mod forks;
 mod gate;
 mod handle;
 mod log;
@@ -19,6 +20,7 @@ use pyo3::prelude::*;
 /// The engine under `ronde` and `horovod`.
 #[pymodule(name = "_ronde")]
 mod ronde {
+    use super::{Bound, PyModule, PyResult};
     #[pymodule_export]
     use super::{
         desk::Desk,
@@ -28,4 +30,9 @@ mod ronde {
         log::log_to_stderr,
         server::Server,
     };
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::forks::watch(module)
+    }
 }

@@ -54,7 +54,7 @@ pub(super) struct Core {
 #[derive(Debug)]
 struct State {
     negotiator: Negotiator,
-    entries: HashMap<String, Entry>,
+    entries: HashMap<Arc<str>, Entry>,
     unsaid: VecDeque<Arc<Request>>,
     has_spoken: bool,
     limits: Limits,
@@ -90,6 +90,10 @@ impl Core {
         Self { comm: Some(comm), state }
     }
 
+    pub(super) fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.state.parts.metrics)
+    }
+
     pub(super) fn comm(&self) -> &Comm {
         self.comm.as_ref().expect("a new core has its connections")
     }
@@ -122,11 +126,11 @@ impl Core {
             return Ok(());
         }
         // 4. decide together
-        let (notes, data) = read_notes(comm)?;
+        let (notes, mut data) = read_notes(comm)?;
         let is_in_step = state.negotiator.is_in_step(&notes);
         let responses = state.decide(comm, &notes);
         // 5. act
-        if is_in_step { state.serve(comm.me, group, responses, &data) } else { state.act(comm, group, responses) }
+        if is_in_step { state.serve(comm.me, group, responses, &mut data) } else { state.act(comm, group, responses) }
     }
 
     /// Ends the group: everything in flight fails, the peers are told, and nothing new is taken.
@@ -147,7 +151,7 @@ impl State {
         for entry in new {
             self.parts.timeline.negotiation_begins(&entry.request, entry.since);
             self.unsaid.push_back(Arc::clone(&entry.request));
-            self.entries.insert(entry.request.name.clone(), entry);
+            self.entries.insert(Arc::clone(&entry.request.name), entry);
         }
     }
 
@@ -211,13 +215,12 @@ impl State {
     }
 
     /// Everybody brought its data along: the results are made from that.
-    fn serve(&mut self, me: usize, group: &Group, responses: Vec<Response>, data: &[&[u8]]) -> Result<()> {
-        let mut data = data.to_vec();
+    fn serve(&mut self, me: usize, group: &Group, responses: Vec<Response>, data: &mut [&[u8]]) -> Result<()> {
         for response in responses {
             self.parts.timeline.operation_begins(&response);
             let entry = self.entries.remove(&response.name);
             let (tensors, completion) = entry.map(|entry| (entry.tensors, entry.completion)).unzip();
-            let result = serve(&response, me, tensors.unwrap_or_default(), &mut data)?;
+            let result = serve(&response, me, tensors.unwrap_or_default(), data)?;
             self.parts.metrics.done(&response, 1);
             self.parts.timeline.operation_ends(&response);
             if let Some(completion) = completion {
@@ -288,8 +291,13 @@ fn read_notes(comm: &Comm) -> Result<(Vec<Note>, Vec<&[u8]>)> {
         let nonsense = || Error::Lost { rank: comm.ranks[member], reason: "it speaks nonsense".to_owned() };
         Note::read(comm.said(member)).ok_or_else(nonsense)
     };
-    let notes: Vec<(Note, &[u8])> = (0..comm.size()).map(read).collect::<Result<_>>()?;
-    Ok(notes.into_iter().unzip())
+    let (mut notes, mut data) = (Vec::with_capacity(comm.size()), Vec::with_capacity(comm.size()));
+    for member in 0..comm.size() {
+        let (note, rest) = read(member)?;
+        notes.push(note);
+        data.push(rest);
+    }
+    Ok((notes, data))
 }
 
 fn next_tick(deadline: Option<Instant>) -> Instant {

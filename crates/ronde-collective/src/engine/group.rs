@@ -23,6 +23,7 @@ use crate::{
     clock,
     comm::Bell,
     error::{Error, Result},
+    metrics::Metrics,
     types::{Rank, SetId},
 };
 
@@ -42,6 +43,7 @@ pub(crate) struct Group {
     core: Mutex<Core>,
     bell: Bell,
     callers: Arc<Callers>,
+    pub(super) metrics: Arc<Metrics>,
     helper: Helper,
 }
 
@@ -49,7 +51,7 @@ pub(crate) struct Group {
 struct Inbox {
     new: Vec<Entry>,
     /// Names in flight.
-    names: BTreeMap<String, Name>,
+    names: BTreeMap<Arc<str>, Name>,
     failed: Option<Error>,
 }
 
@@ -78,6 +80,7 @@ impl Group {
             pending: AtomicUsize::new(0),
             bell: comm.bell(),
             callers: comm.callers(),
+            metrics: core.metrics(),
             core: Mutex::new(core),
             helper: Helper::default(),
         })
@@ -87,7 +90,7 @@ impl Group {
     pub(super) fn submit(self: &Arc<Self>, work: Work, is_awaited: bool) -> Result<Handle> {
         let request = Arc::new(work.request(&self.ranks)?);
         let completion = Arc::new(Completion::default());
-        let name = request.name.clone();
+        let name = Arc::clone(&request.name);
         let entry = Entry { request, tensors: work.tensors, completion: Arc::clone(&completion), since: clock::now() };
         self.put(entry)?;
         if !is_awaited {
@@ -112,7 +115,7 @@ impl Group {
             return Err(Error::Invalid(format!("more than {IN_FLIGHT_MAX} operations are in flight")));
         }
         let name = Name { completion: Arc::clone(&entry.completion), is_abandoned: false };
-        inbox.names.insert(entry.request.name.clone(), name);
+        inbox.names.insert(Arc::clone(&entry.request.name), name);
         inbox.new.push(entry);
         self.pending.fetch_add(1, Ordering::SeqCst);
         self.has_new.store(true, Ordering::SeqCst);
@@ -122,8 +125,12 @@ impl Group {
     }
 
     /// Lets a name be used again: its result has been taken.
-    pub(super) fn release(&self, name: &str) {
-        lock(&self.inbox).names.remove(name);
+    pub(super) fn release(&self, name: &str, completion: &Arc<Completion>) {
+        let mut inbox = lock(&self.inbox);
+        // Taken a second time it may be another's by now.
+        if inbox.names.get(name).is_some_and(|known| Arc::ptr_eq(&known.completion, completion)) {
+            inbox.names.remove(name);
+        }
     }
 
     /// The handle is gone: the name is free as soon as the work is done.
@@ -176,7 +183,7 @@ impl Group {
             core.drive(self, deadline, || completion.is_done() || is_over());
             drop(core);
             self.hand_over();
-            if is_over() {
+            if completion.is_done() || is_over() {
                 break;
             }
         }

@@ -71,7 +71,7 @@ impl Completion {
 /// A request in flight. Its name is taken until the result is, or until the handle is dropped and the work is done.
 #[derive(Debug)]
 pub struct Handle {
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
     pub(super) completion: Arc<Completion>,
     pub(super) group: Arc<Group>,
 }
@@ -84,11 +84,13 @@ impl Handle {
 
     /// Waits for the result and takes it; nothing if the time is over before.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<Done>> {
-        let deadline = timeout.map(|timeout| clock::now() + timeout);
-        if !self.group.wait(&self.completion, deadline) {
+        let begun = clock::now();
+        let is_done = self.group.wait(&self.completion, timeout.map(|timeout| begun + timeout));
+        self.group.metrics.waited(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        if !is_done {
             return None;
         }
-        self.group.release(&self.name);
+        self.group.release(&self.name, &self.completion);
         Some(self.completion.take())
     }
 }

@@ -121,11 +121,7 @@ impl Engine {
 
     /// Does work and waits for its result, in the caller's thread where possible.
     pub fn run(&self, work: Work) -> Result<Done> {
-        let begun = clock::now();
-        let handle = self.begin(work)?;
-        let done = handle.wait(None).unwrap_or(Err(Error::Shutdown(None)));
-        self.metrics.waited(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        done
+        self.begin(work)?.wait(None).unwrap_or(Err(Error::Shutdown(None)))
     }
 
     fn group_of(&self, work: &Work) -> Result<Arc<Group>> {
@@ -164,7 +160,7 @@ impl Engine {
 
     fn run_request(&self, request: Request) -> Result<Done> {
         let completion = Arc::new(Completion::default());
-        let name = request.name.clone();
+        let name = Arc::clone(&request.name);
         let entry = Entry {
             request: Arc::new(request),
             tensors: Vec::new(),

@@ -34,7 +34,7 @@ impl Watch {
     /// Warns or fails if something has waited too long; `silent` are ranks that did not speak in this round.
     pub(super) fn look(
         &mut self,
-        entries: &HashMap<String, Entry>,
+        entries: &HashMap<Arc<str>, Entry>,
         negotiator: &Negotiator,
         silent: &[Rank],
     ) -> Result<()> {
@@ -49,7 +49,7 @@ impl Watch {
             return Ok(());
         }
         self.warned = Some(now);
-        let names: Vec<&str> = entries.keys().map(String::as_str).collect();
+        let names: Vec<&str> = entries.keys().map(AsRef::as_ref).collect();
         let text = report(&names, &negotiator.stalled(), silent, age);
         tracing::warn!("{text}");
         self.metrics.stalled(&text);

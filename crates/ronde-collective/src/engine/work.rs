@@ -1,5 +1,7 @@
 //! What a caller asks for, checked: the rest of the engine trusts it.
 
+use std::sync::Arc;
+
 use crate::{
     buffer::Buffer,
     error::{Error, Result},
@@ -64,14 +66,14 @@ pub enum Operation {
 /// One request to the engine. Several tensors are done together or not at all.
 #[derive(Debug)]
 pub struct Work {
-    pub name: String,
+    pub name: Arc<str>,
     pub operation: Operation,
     pub tensors: Vec<Tensor>,
     pub set: SetId,
 }
 
 impl Work {
-    pub fn new(name: impl Into<String>, operation: Operation, tensors: Vec<Tensor>) -> Self {
+    pub fn new(name: impl Into<Arc<str>>, operation: Operation, tensors: Vec<Tensor>) -> Self {
         Self { name: name.into(), operation, tensors, set: SetId::GLOBAL }
     }
 
@@ -84,18 +86,18 @@ impl Work {
     /// What the other ranks hear of it, if it makes sense to this one.
     pub(super) fn request(&self, members: &[Rank]) -> Result<Request> {
         let kind = self.operation.kind();
-        let name = if kind == Kind::Join { JOIN.to_owned() } else { self.name.clone() };
+        let name = if kind == Kind::Join { JOIN.into() } else { Arc::clone(&self.name) };
         let mut request = Request::new(kind, name);
         for tensor in &self.tensors {
             tensor.check(kind)?;
             request.tensors.push(Spec { dtype: tensor.dtype, shape: tensor.shape.clone() });
         }
         match &self.operation {
-            Operation::Allreduce(reduction) => self.check_reduction(*reduction, members)?,
+            Operation::Allreduce(reduction) => self.check_reduction(*reduction)?,
             Operation::Reducescatter(reduction) if !matches!(reduction.op, ReduceOp::Average | ReduceOp::Sum) => {
                 return Err(Error::Mismatch("Reducescatter only supports AVERAGE and SUM reduction ops.".to_owned()));
             }
-            Operation::Reducescatter(reduction) => self.check_reduction(*reduction, members)?,
+            Operation::Reducescatter(reduction) => self.check_reduction(*reduction)?,
             Operation::Broadcast { root } if !members.contains(root) => {
                 return Err(Error::Invalid(format!(
                     "broadcast received invalid root rank {root} for provided process set"
@@ -115,7 +117,7 @@ impl Work {
         Ok(request)
     }
 
-    fn check_reduction(&self, reduction: Reduction, _: &[Rank]) -> Result<()> {
+    fn check_reduction(&self, reduction: Reduction) -> Result<()> {
         #[expect(clippy::float_cmp, reason = "exactly one means that nobody asked for it")]
         let is_scaled = reduction.op == ReduceOp::Average || reduction.prescale != 1.0 || reduction.postscale != 1.0;
         for tensor in &self.tensors {

@@ -19,7 +19,7 @@ pub(crate) type Agreed = Arc<[Option<Arc<Request>>]>;
 
 #[derive(Debug)]
 struct Entry {
-    name: String,
+    name: Arc<str>,
     agreed: Agreed,
     used: u64,
 }
@@ -29,7 +29,7 @@ struct Entry {
 pub(crate) struct Cache {
     capacity: usize,
     entries: BTreeMap<u32, Entry>,
-    by_name: HashMap<String, u32>,
+    by_name: HashMap<Arc<str>, u32>,
     by_use: BTreeMap<u64, u32>,
     clock: u64,
     free: Vec<u32>,
@@ -62,7 +62,7 @@ impl Cache {
     }
 
     /// Keeps what was agreed for a name, instead of what was agreed before.
-    pub(crate) fn put(&mut self, name: &str, agreed: Agreed) {
+    pub(crate) fn put(&mut self, name: &Arc<str>, agreed: Agreed) {
         if self.capacity == 0 {
             return;
         }
@@ -71,14 +71,14 @@ impl Cache {
             None => self.new_number(name),
         };
         self.clock += 1;
-        let entry = Entry { name: name.to_owned(), agreed, used: self.clock };
+        let entry = Entry { name: Arc::clone(name), agreed, used: self.clock };
         if let Some(old) = self.entries.insert(number, entry) {
             self.by_use.remove(&old.used);
         }
         self.by_use.insert(self.clock, number);
     }
 
-    fn new_number(&mut self, name: &str) -> u32 {
+    fn new_number(&mut self, name: &Arc<str>) -> u32 {
         if self.entries.len() >= self.capacity
             && let Some((_, number)) = self.by_use.pop_first()
             && let Some(old) = self.entries.remove(&number)
@@ -88,7 +88,7 @@ impl Cache {
         }
         let next = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
         let number = self.free.pop().unwrap_or(next);
-        self.by_name.insert(name.to_owned(), number);
+        self.by_name.insert(Arc::clone(name), number);
         number
     }
 

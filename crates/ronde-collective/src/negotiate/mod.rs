@@ -15,7 +15,7 @@ mod validate;
 use std::{collections::BTreeMap, sync::Arc};
 
 use self::{
-    cache::{Agreed, Cache, CacheId},
+    cache::{Agreed, Cache},
     note::{Item, Note},
     request::{Kind, Request, Spec},
     validate::{Asked, validate},
@@ -25,7 +25,7 @@ use crate::types::Rank;
 /// What all ranks do next.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Response {
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) kind: Kind,
     /// The requests of all members; none for a member that has joined.
     pub(crate) agreed: Agreed,
@@ -63,7 +63,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Negotiator {
     ranks: Arc<[Rank]>,
     cache: Cache,
-    waiting: BTreeMap<String, Vec<Option<Arc<Request>>>>,
+    waiting: BTreeMap<Arc<str>, Vec<Option<Arc<Request>>>>,
     joined: Vec<bool>,
     last_joined: Option<usize>,
 }
@@ -99,8 +99,8 @@ impl Negotiator {
     /// The names in a note, for those who look on.
     pub(crate) fn names<'a>(&'a self, member: usize, note: &'a Note) -> impl Iterator<Item = Option<&'a str>> {
         note.items.iter().map(move |item| match item {
-            Item::New(request) => Some(request.name.as_str()),
-            Item::Known(id) => Some(self.cache.get(*id)?.get(member)?.as_ref()?.name.as_str()),
+            Item::New(request) => Some(&*request.name),
+            Item::Known(id) => Some(&*self.cache.get(*id)?.get(member)?.as_ref()?.name),
         })
     }
 
@@ -130,11 +130,17 @@ impl Negotiator {
         if rest.iter().any(|note| note.items != first.items) {
             return None;
         }
-        let known = |item: &Item| if let Item::Known(id) = item { Some(*id) } else { None };
-        let ids: Vec<CacheId> = first.items.iter().map(known).collect::<Option<_>>()?;
-        let agreed: Vec<Agreed> = ids.iter().map(|id| self.cache.get(*id).cloned()).collect::<Option<_>>()?;
-        ids.iter().for_each(|id| self.cache.touch(*id));
-        agreed.into_iter().map(|agreed| go(agreed, &self.ranks)).collect()
+        let known = |item: &Item| match item {
+            Item::Known(id) => go(Arc::clone(self.cache.get(*id)?), &self.ranks),
+            Item::New(_) => None,
+        };
+        let responses = first.items.iter().map(known).collect::<Option<_>>()?;
+        for item in &first.items {
+            if let Item::Known(id) = item {
+                self.cache.touch(*id);
+            }
+        }
+        Some(responses)
     }
 
     fn expand(&self, member: usize, item: &Item) -> Option<Arc<Request>> {
@@ -145,29 +151,29 @@ impl Negotiator {
     }
 
     /// Notes a request; returns its name if it was the last one missing.
-    fn hear(&mut self, member: usize, request: Arc<Request>) -> Option<String> {
+    fn hear(&mut self, member: usize, request: Arc<Request>) -> Option<Arc<str>> {
         if request.kind == Kind::Join {
             self.joined[member] = true;
             self.last_joined = Some(member);
             return None;
         }
-        let name = request.name.clone();
+        let name = Arc::clone(&request.name);
         let size = self.ranks.len();
-        let asked = self.waiting.entry(name.clone()).or_insert_with(|| vec![None; size]);
+        let asked = self.waiting.entry(Arc::clone(&name)).or_insert_with(|| vec![None; size]);
         asked[member] = Some(request);
         is_complete(asked, &self.joined).then_some(name)
     }
 
     /// What has become ready since those who have not asked have joined.
-    fn ready_by_join(&self, ready: &[String]) -> Vec<String> {
+    fn ready_by_join(&self, ready: &[Arc<str>]) -> Vec<Arc<str>> {
         if !self.joined.contains(&true) {
             return Vec::new();
         }
         let complete = self.waiting.iter().filter(|(_, asked)| is_complete(asked, &self.joined));
-        complete.map(|(name, _)| name.clone()).filter(|name| !ready.contains(name)).collect()
+        complete.map(|(name, _)| Arc::clone(name)).filter(|name| !ready.contains(name)).collect()
     }
 
-    fn respond(&mut self, name: &str) -> Option<Response> {
+    fn respond(&mut self, name: &Arc<str>) -> Option<Response> {
         let asked = self.waiting.remove(name)?;
         let requests: Vec<&Request> = asked.iter().flatten().map(AsRef::as_ref).collect();
         let has_joined = requests.len() < self.ranks.len();
@@ -181,7 +187,7 @@ impl Negotiator {
             Err(_) => self.cache.remove(name),
         }
         let outcome = outcome.map_or_else(Outcome::Refused, |()| Outcome::Go);
-        Some(Response { name: name.to_owned(), kind, agreed, outcome, members: Arc::clone(&self.ranks) })
+        Some(Response { name: Arc::clone(name), kind, agreed, outcome, members: Arc::clone(&self.ranks) })
     }
 
     fn all_joined(&mut self) -> Option<Response> {
@@ -190,7 +196,7 @@ impl Negotiator {
         self.last_joined = None;
         let outcome = Outcome::AllJoined(self.ranks[last]);
         let members = Arc::clone(&self.ranks);
-        Some(Response { name: JOIN.to_owned(), kind: Kind::Join, agreed: Arc::new([]), outcome, members })
+        Some(Response { name: JOIN.into(), kind: Kind::Join, agreed: Arc::new([]), outcome, members })
     }
 
     /// What waits, and for which ranks.
@@ -199,7 +205,7 @@ impl Negotiator {
             let members = (0..self.ranks.len()).filter(|member| asked[*member].is_none() && !self.joined[*member]);
             members.map(|member| self.ranks[member]).collect()
         };
-        self.waiting.iter().map(|(name, asked)| (name.as_str(), missing(asked))).collect()
+        self.waiting.iter().map(|(name, asked)| (&**name, missing(asked))).collect()
     }
 }
 
@@ -208,7 +214,7 @@ pub(crate) const JOIN: &str = "join.noname";
 
 fn go(agreed: Agreed, members: &Arc<[Rank]>) -> Option<Response> {
     let first = agreed.iter().flatten().next()?;
-    let (name, kind) = (first.name.clone(), first.kind);
+    let (name, kind) = (Arc::clone(&first.name), first.kind);
     Some(Response { name, kind, agreed, outcome: Outcome::Go, members: Arc::clone(members) })
 }
 

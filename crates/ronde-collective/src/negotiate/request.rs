@@ -1,6 +1,6 @@
 //! What a rank asks for, as the other ranks see it; and its form on the wire.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use crate::{
     codec::{Reader, Writer},
@@ -84,7 +84,7 @@ impl Spec {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Request {
     pub(crate) kind: Kind,
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) tensors: Vec<Spec>,
     pub(crate) op: ReduceOp,
     pub(crate) prescale: f64,
@@ -99,7 +99,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    pub(crate) fn new(kind: Kind, name: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: Kind, name: impl Into<Arc<str>>) -> Self {
         Self {
             kind,
             name: name.into(),

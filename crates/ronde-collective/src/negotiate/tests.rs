@@ -30,7 +30,7 @@ fn round(negotiator: &mut Negotiator, asked: &[&[Arc<Request>]]) -> Vec<String> 
         ..Note::default()
     };
     let notes: Vec<Note> = asked.iter().enumerate().map(note).collect();
-    negotiator.round(&notes).into_iter().map(|response| response.name).collect()
+    negotiator.round(&notes).into_iter().map(|response| response.name.to_string()).collect()
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn agreed(requests: &[Arc<Request>]) -> Vec<Response> {
 fn check_fusion(what: &str, requests: &[Arc<Request>], threshold: usize, expected: &[&[&str]]) {
     let batches = fuse(agreed(requests), limits(threshold));
     let names: Vec<Vec<&str>> =
-        batches.iter().map(|batch| batch.0.iter().map(|response| response.name.as_str()).collect()).collect();
+        batches.iter().map(|batch| batch.0.iter().map(|response| &*response.name).collect()).collect();
     assert_eq!(names, expected, "{what}");
 }
 
@@ -145,7 +145,7 @@ proptest! {
             for response in &answers[0] {
                 prop_assert_eq!(&response.outcome, &Outcome::Go);
                 answered += 3;
-                (0..3).for_each(|member| assert!(in_flight.remove(&(member, response.name.clone())), "answered unasked"));
+                (0..3).for_each(|member| assert!(in_flight.remove(&(member, response.name.to_string())), "answered unasked"));
             }
         }
         prop_assert_eq!(asked, answered + in_flight.len(), "something was lost");
