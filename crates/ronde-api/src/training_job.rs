@@ -9,7 +9,7 @@ use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta:
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Duration, DurationError, ElasticCondition, Scaling, names};
+use crate::{Duration, DurationError, ElasticCondition, Scaling, names, rules::PODS_MAX};
 
 kind! {
     /// A training job whose number of workers may change while it runs.
@@ -186,6 +186,9 @@ pub struct ElasticMemory {
     /// When the last of them failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure_time: Option<Time>,
+    /// When a worker was last lost that had not started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_unstarted_time: Option<Time>,
     /// The change of size that is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling: Option<Scaling>,
@@ -201,6 +204,9 @@ pub struct ElasticMemory {
     /// When the number of workers was last changed, or could not be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_scale_time: Option<Time>,
+    /// How many workers a job that grows by itself takes in its next step, after one that did not fit; 0 if all do.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub grow_step: i32,
 }
 
 /// A worker that is no host any more.
@@ -260,8 +266,6 @@ words! {
     }
 }
 
-/// What stands for a limit of workers that is not set.
-const UNLIMITED: i32 = i32::MAX;
 const BACKOFF_LIMIT: i32 = 6;
 /// How short and how long a job in auto mode may rest, in seconds.
 const COOLDOWN_LIMITS: [i64; 2] = [1, 24 * 3600];
@@ -309,7 +313,7 @@ impl WorkerSpec {
     }
 
     pub fn max_replicas(&self) -> i32 {
-        self.max_replicas.unwrap_or(UNLIMITED)
+        self.max_replicas.unwrap_or(PODS_MAX).min(PODS_MAX)
     }
 
     pub fn restart_policy(&self) -> RestartPolicy {

@@ -9,6 +9,7 @@ use crate::{
     Action, AttachMode, CleanPodPolicy, DequeueStrategy, Event, Iteration, MemberType, RestartPolicy, TopologyMode,
     TopologyPolicy,
     names::{elastic::JOB_NAME_MAX, plugins},
+    rules::PODS_MAX,
 };
 
 /// The most items of lists, far above what anyone uses.
@@ -18,7 +19,6 @@ const POLICIES_MAX: u32 = 32;
 const DEPENDENCIES_MAX: u32 = TASKS_MAX;
 const RESOURCES_MAX: u32 = 64;
 const ARGUMENTS_MAX: u32 = 64;
-const WORKERS_MAX: u32 = 10_000;
 /// Room for a key in an argument.
 const ARGUMENT_LENGTH_MAX: u32 = 16384;
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
@@ -35,10 +35,10 @@ pub(super) fn apply(kind: &str, schema: &mut Value) {
         "Queue" => queue(),
         "HyperNode" => hyper_node(),
         "TrainingJob" => training_job(),
-        "ScaleOut" => scaler(&["toAdd"], [("toAdd", json!({"required": ["count"]})), ("toAdd.count", at_least(1))]),
+        "ScaleOut" => scaler(&["toAdd"], [("toAdd", json!({"required": ["count"]})), ("toAdd.count", pods(1))]),
         "ScaleIn" => scaler(
             &["toDelete"],
-            [("toDelete.count", at_least(1)), ("toDelete.podNames", json!({"maxItems": WORKERS_MAX}))],
+            [("toDelete.count", at_least(1)), ("toDelete.podNames", json!({"maxItems": PODS_MAX}))],
         ),
         "Command" => vec![("action".to_owned(), words(Action::ALL.iter().map(|word| word.as_str())))],
         _ => Vec::new(),
@@ -81,6 +81,11 @@ fn words(words: impl Iterator<Item = &'static str>) -> Value {
 
 fn at_least(least: i32) -> Value {
     json!({"minimum": least})
+}
+
+/// A number of pods of one job.
+fn pods(least: i32) -> Value {
+    json!({"minimum": least, "maximum": PODS_MAX})
 }
 
 fn name(pattern: &str, length_max: u32) -> Value {
@@ -178,6 +183,11 @@ fn job_rules() -> Value {
             ".minAvailable",
         ),
         (
+            &format!("self.tasks.map(t, has(t.replicas) ? t.replicas : 0).sum() <= {PODS_MAX}"),
+            &format!("the tasks have more than {PODS_MAX} pods together"),
+            ".tasks",
+        ),
+        (
             "self.tasks.all(t, !has(t.name) || self.tasks.exists_one(u, has(u.name) && u.name == t.name))",
             "two tasks have the same name",
             ".tasks",
@@ -226,8 +236,8 @@ fn task() -> Vec<Row> {
         [
             ("", json!({RULES: rules})),
             ("name", name(LABEL, 63)),
-            ("replicas", at_least(0)),
-            ("minAvailable", at_least(0)),
+            ("replicas", pods(0)),
+            ("minAvailable", pods(0)),
             ("maxRetry", with(at_least(0), "default", 3.into())),
             ("topologyPolicy", words(TopologyPolicy::ALL.iter().map(|word| word.as_str()))),
             ("dependsOn.name", json!({"maxItems": DEPENDENCIES_MAX})),
@@ -416,9 +426,9 @@ fn training_job() -> Vec<Row> {
             ("etReplicaSpecs.launcher.replicas", one),
             ("etReplicaSpecs.launcher.restartPolicy", of_pods()),
             ("etReplicaSpecs.worker", json!({"required": ["template"], RULES: of_worker})),
-            ("etReplicaSpecs.worker.replicas", at_least(1)),
-            ("etReplicaSpecs.worker.minReplicas", at_least(1)),
-            ("etReplicaSpecs.worker.maxReplicas", at_least(1)),
+            ("etReplicaSpecs.worker.replicas", pods(1)),
+            ("etReplicaSpecs.worker.minReplicas", pods(1)),
+            ("etReplicaSpecs.worker.maxReplicas", pods(1)),
             ("etReplicaSpecs.worker.restartPolicy", of_pods()),
         ],
     )

@@ -73,6 +73,14 @@ impl Faults {
         }
     }
 
+    /// Checks the largest value of a number.
+    pub fn at_most(&mut self, path: impl Into<String>, value: impl Into<i64>, most: i32) {
+        let value = value.into();
+        if value > i64::from(most) {
+            self.invalid(path, format!("{value} is more than {most}"));
+        }
+    }
+
     /// Checks a word that may be left out.
     pub fn one_of(&mut self, path: impl Into<String>, given: &str, words: impl IntoIterator<Item = &'static str>) {
         let words: Vec<&str> = words.into_iter().collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ronde_text::names::{is_dns1035_label, is_dns1123_label, is_dns1123_subdomain};
 
 use super::{
-    Fault, Queues, Stage, dependencies,
+    Fault, PODS_MAX, Queues, Stage, dependencies,
     fault::Faults,
     policies, queue_in_namespace, tasks, topology,
     unchanged::{differences, without_indexes},
@@ -130,6 +130,10 @@ fn check_numbers(spec: &JobSpec, faults: &mut Faults) {
     if i64::from(spec.min_available) > total {
         let why = format!("{} is more than the replicas of all tasks, which are {total}", spec.min_available);
         faults.invalid("spec.minAvailable", why);
+    }
+    let is_told = spec.tasks.iter().any(|task| task.replicas > PODS_MAX);
+    if total > i64::from(PODS_MAX) && !is_told {
+        faults.invalid("spec.tasks", format!("have {total} pods together, {PODS_MAX} are allowed"));
     }
     faults.at_least("spec.maxRetry", spec.max_retry, 0);
     if let Some(seconds) = spec.ttl_seconds_after_finished {

@@ -29,6 +29,9 @@ pub use self::{
     queues::Queues,
 };
 
+/// The most pods of one job: its controller holds all of them at once, with some 10 KB for each.
+pub const PODS_MAX: i32 = 10_000;
+
 /// When an object is defaulted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {

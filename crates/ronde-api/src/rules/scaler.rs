@@ -1,7 +1,9 @@
 //! Scale operations: rules, and that they do not change after creation.
 
-use super::{Fault, fault::Faults};
+use super::{Fault, PODS_MAX, fault::Faults};
 use crate::{ScaleIn, ScaleOut, Scaler, names::elastic::JOB_NAME_MAX};
+
+const LABEL_MAX: usize = 63;
 
 /// Returns what is wrong with a request for more workers.
 pub fn validate_out(scaler: &ScaleOut) -> Vec<Fault> {
@@ -9,7 +11,15 @@ pub fn validate_out(scaler: &ScaleOut) -> Vec<Fault> {
     check(scaler, &mut faults);
     match scaler.spec.to_add.as_ref().and_then(|add| add.count) {
         None => faults.required("spec.toAdd.count", "says how many workers to add"),
-        Some(count) => faults.at_least("spec.toAdd.count", count, 1),
+        Some(count) => {
+            faults.at_least("spec.toAdd.count", count, 1);
+            faults.at_most("spec.toAdd.count", count, PODS_MAX);
+        }
+    }
+    // The workers have it in a label.
+    let name = scaler.metadata.name.as_deref().unwrap_or_default();
+    if name.len() > LABEL_MAX {
+        faults.invalid("metadata.name", format!("has {} characters, {LABEL_MAX} are allowed", name.len()));
     }
     faults.into_vec()
 }
@@ -98,6 +108,13 @@ mod tests {
             "nobody",
             &validate_in(&scale_in(&json!({"selector": job}))),
             &["spec.toDelete: says how many workers leave (count), or which (podNames)"],
+        );
+        let mut long = out(&json!({"selector": job, "toAdd": {"count": i32::MAX}}));
+        long.metadata.name = Some("a".repeat(64));
+        check(
+            "more than can be, by a name that is no label",
+            &validate_out(&long),
+            &["spec.toAdd.count: 2147483647 is more than 10000", "metadata.name: has 64 characters, 63 are allowed"],
         );
         let script = out(&json!({"selector": job, "toAdd": {"count": 1}, "script": "/x.sh"}));
         check("a script", &validate_out(&script), &[]);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Container;
 use ronde_text::{names, quantity::Quantity};
 
-use super::{fault::Faults, policies, topology};
+use super::{PODS_MAX, fault::Faults, policies, topology};
 use crate::{PartitionPolicy, TaskSpec, TopologyPolicy};
 
 /// Checks everything about tasks but what they depend on and how their pods are called.
@@ -31,6 +31,7 @@ pub(super) fn check(tasks: &[TaskSpec], faults: &mut Faults) {
 
 fn check_numbers(task: &TaskSpec, path: &str, faults: &mut Faults) {
     faults.at_least(format!("{path}.replicas"), task.replicas, 0);
+    faults.at_most(format!("{path}.replicas"), task.replicas, PODS_MAX);
     faults.at_least(format!("{path}.maxRetry"), task.max_retry, 0);
     let Some(least) = task.min_available else { return };
     faults.at_least(format!("{path}.minAvailable"), least, 0);

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use ronde_text::names::is_dns1035_label;
 
-use super::{Fault, fault::Faults, unchanged::differences};
+use super::{Fault, PODS_MAX, fault::Faults, unchanged::differences};
 use crate::{
     AttachMode, CleanPodPolicy, LauncherSpec, RestartPolicy, TrainingJob, TrainingJobSpec, WorkerSpec,
     names::elastic::{AUTO, COOLDOWN, ELASTIC, JOB_NAME_MAX, worker},
@@ -129,6 +129,7 @@ fn check_worker(worker: &WorkerSpec, faults: &mut Faults) {
     let path = "spec.etReplicaSpecs.worker";
     let replicas = worker.replicas();
     faults.at_least(format!("{path}.replicas"), replicas, 1);
+    faults.at_most(format!("{path}.replicas"), replicas, PODS_MAX);
     if let Some(least) = worker.min_replicas {
         faults.at_least(format!("{path}.minReplicas"), least, 1);
         if least > replicas {
@@ -138,6 +139,7 @@ fn check_worker(worker: &WorkerSpec, faults: &mut Faults) {
     }
     if let Some(most) = worker.max_replicas {
         faults.at_least(format!("{path}.maxReplicas"), most, 1);
+        faults.at_most(format!("{path}.maxReplicas"), most, PODS_MAX);
         if most < replicas {
             faults.invalid(format!("{path}.maxReplicas"), format!("{most} is less than replicas, which is {replicas}"));
         }
@@ -202,6 +204,24 @@ mod tests {
                 "spec.etReplicaSpecs.launcher.replicas: 2 is not 1: there is one launcher",
                 "spec.etReplicaSpecs.worker.minReplicas: 4 is more than replicas, which is 3",
                 "spec.etReplicaSpecs.worker.maxReplicas: 2 is less than replicas, which is 3",
+            ],
+        );
+        row(
+            "as many as there may be",
+            "mnist",
+            &|spec| spec["etReplicaSpecs"]["worker"]["replicas"] = 10_000.into(),
+            &[],
+        );
+        row(
+            "more than a controller can hold",
+            "mnist",
+            &|spec| {
+                spec["etReplicaSpecs"]["worker"]["replicas"] = 10_001.into();
+                spec["etReplicaSpecs"]["worker"]["maxReplicas"] = i32::MAX.into();
+            },
+            &[
+                "spec.etReplicaSpecs.worker.replicas: 10001 is more than 10000",
+                "spec.etReplicaSpecs.worker.maxReplicas: 2147483647 is more than 10000",
             ],
         );
         row(

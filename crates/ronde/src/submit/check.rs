@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use ronde_api::names::elastic::JOB_NAME_MAX;
+use ronde_api::{names::elastic::JOB_NAME_MAX, rules::PODS_MAX};
 use ronde_apiserver::names;
 
 use super::volumes::{self, ConfigFile, Mount};
@@ -80,6 +80,9 @@ pub fn common<'a>(common: &'a CommonArgs, job_type: JobType, leave: Leave, fault
     if common.workers < 1 {
         faults.push(format!("--workers is {}, a job needs at least 1", common.workers));
     }
+    if common.workers > PODS_MAX {
+        faults.push(format!("--workers is {}, a job has at most {PODS_MAX}", common.workers));
+    }
     if common.cpu_only && common.gpus > 0 {
         faults.push(format!("--cpu-only and --gpus={} contradict each other", common.gpus));
     }
@@ -114,6 +117,9 @@ pub fn sizes(args: &EtjobArgs, faults: &mut Vec<String>) {
     let (min, workers, max) = (args.min_workers, args.common.workers, args.max_workers);
     if min < 1 {
         faults.push(format!("--min-workers is {min}, a job needs at least 1"));
+    }
+    if max > PODS_MAX {
+        faults.push(format!("--max-workers is {max}, a job has at most {PODS_MAX}"));
     }
     if workers < min {
         faults.push(format!("--workers is {workers}, less than --min-workers, which is {min}"));
@@ -166,6 +172,11 @@ mod tests {
             "too many",
             "--name=a --image=i --workers=5 --max-workers=4 run",
             &["--workers is 5, more than --max-workers, which is 4"],
+        );
+        check(
+            "more than a controller can hold",
+            "--name=a --image=i --workers=10001 --max-workers=2147483647 run",
+            &["--workers is 10001, a job has at most 10000", "--max-workers is 2147483647, a job has at most 10000"],
         );
         check(
             "too few",

@@ -149,6 +149,15 @@ fn every_fault_of_a_malformed_job_is_told() {
 }
 
 #[test]
+fn more_pods_than_a_controller_can_hold_are_refused() {
+    let of =
+        |replicas: [i32; 2]| json!({"queue": "default", "tasks": [task("a", replicas[0]), task("b", replicas[1])]});
+    check_job("as many as there may be", &of([9_999, 1]), &[]);
+    check_job("too many", &of([9_999, 2]), &["spec.tasks: have 10001 pods together, 10000 are allowed"]);
+    check_job("by far", &of([i32::MAX, 1]), &["spec.tasks[0].replicas: 2147483647 is more than 10000"]);
+}
+
+#[test]
 fn a_job_without_tasks_is_refused() {
     check_job("no tasks", &json!({"plugins": {"mpi": []}}), &["spec.tasks: a job has at least one task"]);
 }
