@@ -12,6 +12,7 @@ pub mod job;
 pub mod lease;
 pub mod machine;
 pub mod nodelifecycle;
+pub mod notices;
 pub mod operator;
 pub mod podgc;
 pub mod podgroup;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::ResourceExt as _;
 use ronde_api::{PodGroup, PodGroupConditionType, TrainingJob};
 use ronde_scheduler::Amounts;
@@ -15,23 +15,12 @@ use super::{
     pod::Wiring,
 };
 use crate::{
+    notices,
     podstatus::node_of,
     scheduling::objects::amounts::requests,
     taints::{self, NO_EXECUTE, NOT_READY, UNREACHABLE},
 };
 
-/// Taints by which clouds and their tools say that a node is about to go, whatever their effect.
-const NOTICES: [&str; 7] = [
-    "ronde.dev/vanishing",
-    "aws-node-termination-handler/spot-itn",
-    "aws-node-termination-handler/rebalance-recommendation",
-    "cloud.google.com/impending-node-termination",
-    "karpenter.sh/disrupted",
-    "ToBeDeletedByClusterAutoscaler",
-    "node.kubernetes.io/out-of-service",
-];
-/// Conditions of nodes that say the same.
-const NOTICE_CONDITIONS: [&str; 4] = ["Vanishing", "SpotTermination", "TerminationScheduled", "InstanceExpired"];
 /// How long a node may be silent: most are heard of again.
 const SILENCE: SignedDuration = SignedDuration::from_secs(30);
 /// How long a gang may take to use room that there seems to be for it.
@@ -39,19 +28,10 @@ const DOUBT: SignedDuration = SignedDuration::from_secs(30);
 
 /// Returns why a node is about to go, if it is; `worker` tells what it tolerates.
 pub fn vanishing(node: &Node, worker: &Pod, now: Timestamp) -> Option<String> {
-    let name = node.name_any();
-    if node.metadata.deletion_timestamp.is_some() {
-        return Some(format!("node {name} is being deleted"));
+    if let Some(notice) = notices::of(node) {
+        return Some(notice);
     }
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut noticed = conditions.filter(|it| it.status == "True" && NOTICE_CONDITIONS.contains(&it.type_.as_str()));
-    if let Some(condition) = noticed.next() {
-        return Some(format!("node {name} is about to go: {}", condition.type_));
-    }
-    let drives_away = |taint: &&k8s_openapi::api::core::v1::Taint| {
-        if NOTICES.contains(&taint.key.as_str()) {
-            return true;
-        }
+    let drives_away = |taint: &&Taint| {
         let since = taint.time_added.as_ref().map_or(now, |time| time.0);
         let is_silence = matches!(taint.key.as_str(), NOT_READY | UNREACHABLE);
         let is_early = is_silence && now.duration_since(since) < SILENCE;
@@ -60,7 +40,7 @@ pub fn vanishing(node: &Node, worker: &Pod, now: Timestamp) -> Option<String> {
         taint.effect == NO_EXECUTE && !stays && !is_early
     };
     let taint = taints::of(node).iter().find(drives_away)?;
-    Some(format!("node {name} is about to go: taint {}", taint.key))
+    Some(format!("node {} is about to go: taint {}", node.name_any(), taint.key))
 }
 
 /// Tells whether nothing has been heard of a node lately.
@@ -122,4 +102,68 @@ fn waits_since(group: &PodGroup) -> Option<Timestamp> {
     let told =
         waits.find(|told| matches!(told.reason.as_str(), "NotEnoughResources" | "WaitingForRoom" | "HeldForOthers"))?;
     Some(told.last_transition_time.as_ref().map(|time| time.0).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(NOW + second).expect("a time")
+    }
+
+    fn taint(key: &str, effect: &str, age: i64) -> Value {
+        json!({"spec": {"taints": [{"key": key, "effect": effect, "timeAdded": at(-age).to_string()}]}})
+    }
+
+    fn condition(type_: &str, status: &str) -> Value {
+        json!({"status": {"conditions": [{"type": type_, "status": status}]}})
+    }
+
+    /// The worker tolerates `stay` for good, `while` for a minute, and one of the notices.
+    fn check(what: &str, mut node: Value, expected: Option<&str>) {
+        node["metadata"]["name"] = "n".into();
+        let node: Node = serde_json::from_value(node).expect("a node");
+        let tolerations = json!([
+            {"key": "stay", "operator": "Exists"},
+            {"key": "while", "operator": "Exists", "tolerationSeconds": 60},
+            {"key": "karpenter.sh/disrupted", "operator": "Exists"},
+        ]);
+        let worker = json!({"spec": {"containers": [], "tolerations": tolerations}});
+        let worker: Pod = serde_json::from_value(worker).expect("a pod");
+        assert_eq!(vanishing(&node, &worker, at(0)).as_deref(), expected, "{what}");
+    }
+
+    #[test]
+    fn nodes_that_are_about_to_go_are_told_from_others() {
+        let going = |why: &str| format!("node n is about to go: {why}");
+        check("one like any", json!({}), None);
+        check(
+            "deleted",
+            json!({"metadata": {"deletionTimestamp": at(0).to_string()}}),
+            Some("node n is being deleted"),
+        );
+        check("cordoned", json!({"spec": {"unschedulable": true}}), None);
+        for notice in ["Vanishing", "SpotTermination", "TerminationScheduled", "InstanceExpired"] {
+            check("a notice", condition(notice, "True"), Some(&going(notice)));
+            check("no notice", condition(notice, "False"), None);
+        }
+        check("another condition", condition("DiskPressure", "True"), None);
+        let spot = "aws-node-termination-handler/spot-itn";
+        check("a notice of no effect", taint(spot, "PreferNoSchedule", 0), Some(&going(&format!("taint {spot}"))));
+        let disrupted = going("taint karpenter.sh/disrupted");
+        check("tolerated", taint("karpenter.sh/disrupted", "NoSchedule", 0), Some(&disrupted));
+        check("keeps others away", taint("own", "NoSchedule", 0), None);
+        check("drives away", taint("own", "NoExecute", 0), Some(&going("taint own")));
+        check("but not this worker", taint("stay", "NoExecute", 0), None);
+        check("but not yet", taint("while", "NoExecute", 0), Some(&going("taint while")));
+        for silence in [NOT_READY, UNREACHABLE] {
+            check("silent for a moment", taint(silence, "NoExecute", 29), None);
+            check("silent for long", taint(silence, "NoExecute", 30), Some(&going(&format!("taint {silence}"))));
+        }
+    }
 }

@@ -12,6 +12,7 @@ use ronde_api::{PodGroup, names};
 use ronde_scheduler::Amounts;
 
 use crate::{
+    notices,
     pods::is_finished,
     podstatus::node_of,
     scheduling::objects::amounts::{amounts, quota_requests, requests},
@@ -173,7 +174,7 @@ fn is_open(node: &Node, pod: &Pod) -> bool {
     let selector = pod.spec.as_ref().and_then(|spec| spec.node_selector.as_ref());
     let is_selected = selector.into_iter().flatten().all(|(key, value)| node.labels().get(key) == Some(value));
     let is_closed = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
-    !is_closed && is_selected && !taints::of(node).iter().any(keeps_away)
+    !is_closed && is_selected && notices::of(node).is_none() && !taints::of(node).iter().any(keeps_away)
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ pub const TOO_FEW_WORKERS: &str = "TooFewWorkers";
 pub const WORKERS_WAIT: &str = "WorkersWait";
 pub const WORKER_FAILURES: &str = "WorkerFailuresExceeded";
 pub const MAX_WAIT_TIME: &str = "MaxWaitTimeExceeded";
+pub const LAUNCHER_VANISHING: &str = "LauncherVanishing";
 pub const LAUNCHER_GONE: &str = "LauncherGone";
 
 pub const TRUE: &str = "True";

@@ -346,7 +346,20 @@ impl<'a> Draft<'a> {
             self.status.phase = Some(Phase::Running);
             conditions::JOB_RUNNING.clone_into(&mut self.status.reason);
             self.status.message = self.what_is_missing();
+            self.mind_launcher();
         }
+    }
+
+    /// Says that the node of the launcher is about to go: nothing can be done about it, and the job ends with its launcher.
+    fn mind_launcher(&mut self) {
+        let Some(why) = &self.seen.launcher_vanishing else { return };
+        let warning = format!("the launcher cannot leave: {why}");
+        let before = self.seen.job.status.as_ref().map(|status| status.message.as_str()).unwrap_or_default();
+        if !before.contains(&warning) {
+            self.warn(Cause::new(conditions::LAUNCHER_VANISHING, warning.clone()));
+        }
+        let missing = std::mem::take(&mut self.status.message);
+        self.status.message = if missing.is_empty() { warning } else { format!("{missing}; {warning}") };
     }
 
     /// Returns what keeps the job from running, the most telling first.

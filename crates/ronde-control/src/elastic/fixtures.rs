@@ -21,12 +21,14 @@ use super::{
     draft::is_live,
     next::{Next, next},
     observed::{Around, Member, Observed, Request, RequestObject, TRACKING},
-    plan::Plan,
+    plan::{Kill, Plan},
     pod::Wiring,
 };
 use crate::{pods::is_finished, vcjob::plan::GroupPlan};
 
 const EPOCH: i64 = 1_800_000_000;
+/// The grace of pods that say nothing about it.
+const GRACE_SECONDS: u32 = 30;
 /// More steps than any story needs.
 const STEPS_MAX: usize = 200;
 
@@ -37,6 +39,7 @@ pub struct World {
     pub outs: BTreeMap<String, ScaleOut>,
     pub ins: BTreeMap<String, ScaleIn>,
     pub vanishing: BTreeMap<String, String>,
+    pub launcher_vanishing: Option<String>,
     pub around: Around,
     pub seconds: i64,
     /// How many pods the node has room for.
@@ -49,6 +52,8 @@ pub struct World {
     hosted: BTreeSet<String>,
     /// Whether agents leave when they are asked to.
     pub obedient: bool,
+    /// Whether pods that are deleted end only when their grace is over.
+    pub stubborn: bool,
     /// How many more writes the controller may do before it is killed.
     pub fuse: usize,
     pub events: Vec<String>,
@@ -88,6 +93,7 @@ impl World {
             outs: BTreeMap::new(),
             ins: BTreeMap::new(),
             vanishing: BTreeMap::new(),
+            launcher_vanishing: None,
             around: Around::default(),
             seconds: 0,
             room: 100,
@@ -96,6 +102,7 @@ impl World {
             made: Vec::new(),
             hosted: BTreeSet::new(),
             obedient: true,
+            stubborn: false,
             fuse: usize::MAX,
             events: Vec::new(),
             look_again: None,
@@ -181,6 +188,7 @@ impl World {
             group: self.group.clone().map(Arc::new),
             requests: requests.into_iter().map(|(_, request)| request).collect(),
             vanishing: self.vanishing.clone(),
+            launcher_vanishing: self.launcher_vanishing.clone(),
             around: self.around.clone(),
             faults: Vec::new(),
         }
@@ -234,10 +242,8 @@ impl World {
         }
         for kill in &plan.kill {
             writes += 1;
-            if self.may_write()
-                && let Some(pod) = self.pods.get_mut(&kill.pod.name_any())
-            {
-                pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+            if self.may_write() {
+                self.kill(kill);
             }
         }
         if plan.group != GroupPlan::Leave {
@@ -296,6 +302,15 @@ impl World {
         writes
     }
 
+    fn kill(&mut self, kill: &Kill) {
+        let grace = if self.stubborn { i64::from(kill.grace.unwrap_or(GRACE_SECONDS)) } else { 0 };
+        let end = Timestamp::from_second(EPOCH + self.seconds + grace).expect("a time");
+        if let Some(pod) = self.pods.get_mut(&kill.pod.name_any()) {
+            pod.metadata.deletion_timestamp = Some(Time(end));
+            pod.metadata.deletion_grace_period_seconds = Some(grace);
+        }
+    }
+
     fn apply_group(&mut self, plan: &GroupPlan) {
         match plan {
             GroupPlan::Leave => {}
@@ -332,7 +347,9 @@ impl World {
 
     /// Lets the node do what it can: pods start while there is room, hosts that are none any more leave, deleted pods go.
     pub fn node(&mut self) {
-        self.pods.retain(|_, pod| pod.metadata.deletion_timestamp.is_none() || !pod.finalizers().is_empty());
+        let now = self.now();
+        let is_over = |pod: &Pod| pod.metadata.deletion_timestamp.as_ref().is_some_and(|time| time.0 <= now);
+        self.pods.retain(|_, pod| !is_over(pod) || !pod.finalizers().is_empty());
         let hosts: BTreeSet<String> =
             self.hostfile.lines().filter_map(|line| line.split(':').next().map(str::to_owned)).collect();
         // The launcher has its place from the beginning.

@@ -2,7 +2,7 @@
 //!
 //! A worker is lost when its pod ends, is deleted by somebody else, is gone, or is on a node that is about to go. In that
 //! last case it is asked to leave first. What its own program did wrong counts against a limit and is answered after a
-//! pause; what was done to it is not, and is answered at once.
+//! pause; what was done to it is not, and is answered at once, unless it had not even started.
 
 use jiff::SignedDuration;
 use ronde_api::{LeavingWorker, RestartPolicy, names::elastic as names};
@@ -17,6 +17,8 @@ use crate::{job::backoff, pods::time, vcjob::member::State};
 
 /// Failures that are longer ago than this say nothing about the next one.
 const FORGOTTEN_AFTER: SignedDuration = SignedDuration::from_mins(30);
+/// How long nobody takes the place of a worker that was lost before it had started: the next one might go the same way.
+const UNSTARTED_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 /// How many workers may fail lately, if the job does not have more of them.
 const FAILURES_MAX: i32 = 6;
 /// What signals leave behind.
@@ -50,7 +52,7 @@ impl Draft<'_> {
             }
         }
         let least = self.seen.worker_spec().min_replicas();
-        if self.is_exhausted() && self.status.target_workers.len() < count(least) {
+        if self.is_exhausted() && self.status.elastic.wanted < least {
             let failures = self.status.elastic.failures;
             let message = format!("{failures} workers have failed, and fewer than {least} are left");
             self.fail(Cause::new(conditions::WORKER_FAILURES, message));
@@ -100,6 +102,10 @@ impl Draft<'_> {
         if matches!(loss, Loss::Failed(_)) {
             self.count_failure();
         }
+        if self.seen.worker(&self.status.elastic, name).is_some_and(|worker| !worker.has_started()) {
+            let now = time(self.now);
+            self.memory().last_unstarted_time = Some(now);
+        }
         let is_replaced = self.is_replaceable(loss) && !(matches!(loss, Loss::Failed(_)) && self.is_exhausted());
         if !is_replaced {
             self.memory().wanted -= 1;
@@ -111,14 +117,10 @@ impl Draft<'_> {
     }
 
     fn count_failure(&mut self) {
-        let now = self.now;
+        let (lately, now) = (self.failures(), time(self.now));
         let memory = self.memory();
-        let last = memory.last_failure_time.as_ref().map(|time| time.0);
-        if last.is_some_and(|last| now.duration_since(last) > FORGOTTEN_AFTER) {
-            memory.failures = 0;
-        }
-        memory.failures += 1;
-        memory.last_failure_time = Some(time(now));
+        memory.failures = lately + 1;
+        memory.last_failure_time = Some(now);
     }
 
     fn is_replaceable(&self, loss: &Loss) -> bool {
@@ -129,19 +131,28 @@ impl Draft<'_> {
         }
     }
 
-    fn is_exhausted(&self) -> bool {
+    /// Returns how many workers have failed lately.
+    fn failures(&self) -> i32 {
         let memory = &self.status.elastic;
-        memory.failures > FAILURES_MAX.max(self.seen.worker_spec().replicas())
+        let last = memory.last_failure_time.as_ref().map(|time| time.0);
+        let is_recent = last.is_some_and(|last| self.now.duration_since(last) <= FORGOTTEN_AFTER);
+        if is_recent { memory.failures } else { 0 }
     }
 
-    /// Names the workers that take the place of lost ones, after a pause if those have failed.
+    fn is_exhausted(&self) -> bool {
+        self.failures() > FAILURES_MAX.max(self.seen.worker_spec().replicas())
+    }
+
+    /// Names the workers that take the place of lost ones, after a pause if those have failed or never started.
     pub fn fill(&mut self) {
         if !self.is_live() || self.status.target_workers.len() >= count(self.status.elastic.wanted) {
             return;
         }
         let memory = &self.status.elastic;
         let last = memory.last_failure_time.as_ref().map(|time| time.0).unwrap_or_default();
-        let pause = backoff::wait(count(memory.failures), last, self.now);
+        let unstarted = memory.last_unstarted_time.as_ref().map(|time| time.0).unwrap_or_default();
+        let rest = unstarted.duration_since(self.now) + UNSTARTED_PAUSE;
+        let pause = backoff::wait(count(memory.failures), last, self.now).max(rest);
         if pause.is_positive() {
             return self.look_again_in(pause);
         }

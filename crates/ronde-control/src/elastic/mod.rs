@@ -155,6 +155,7 @@ fn observe<'a>(ctx: &Ctx, job: &'a TrainingJob, now: Timestamp) -> Observed<'a> 
         job,
         vanishing: vanishing(ctx, &workers, now),
         workers,
+        launcher_vanishing: launchers.first().and_then(|launcher| node_vanishing(ctx, launcher, now)),
         launcher: launchers.into_iter().next(),
         group: ctx.caches.get(&Key::new(&namespace, group::name(job))),
         requests: requests_for(ctx, &Key::of(job), Some(&uid)),
@@ -164,15 +165,19 @@ fn observe<'a>(ctx: &Ctx, job: &'a TrainingJob, now: Timestamp) -> Observed<'a> 
 }
 
 fn vanishing(ctx: &Ctx, workers: &BTreeMap<String, Member>, now: Timestamp) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    for worker in workers.values().filter(|worker| !worker.node().is_empty()) {
-        let why = match ctx.caches.get::<Node>(&Key::new("", worker.node())) {
-            Some(node) => around::vanishing(&node, &worker.pod, now),
-            None => Some(format!("node {} is gone", worker.node())),
-        };
-        found.extend(why.map(|why| (worker.node().to_owned(), why)));
+    let of = |worker: &Member| Some((worker.node().to_owned(), node_vanishing(ctx, worker, now)?));
+    workers.values().filter_map(of).collect()
+}
+
+/// Returns why the node of a pod is about to go, if it has one that is.
+fn node_vanishing(ctx: &Ctx, member: &Member, now: Timestamp) -> Option<String> {
+    if member.node().is_empty() {
+        return None;
     }
-    found
+    match ctx.caches.get::<Node>(&Key::new("", member.node())) {
+        Some(node) => around::vanishing(&node, &member.pod, now),
+        None => Some(format!("node {} is gone", member.node())),
+    }
 }
 
 /// Returns when to look again at workers on a node that has fallen silent: nobody tells when it has been so for long.

@@ -36,6 +36,8 @@ pub struct Observed<'a> {
     pub requests: Vec<Request>,
     /// The nodes that are about to go, and why.
     pub vanishing: BTreeMap<String, String>,
+    /// Why the node of the launcher is about to go, if it is.
+    pub launcher_vanishing: Option<String>,
     /// What others leave free and wait for; looked at for jobs that grow by themselves only.
     pub around: Around,
     /// What is wrong with the job.
@@ -109,6 +111,11 @@ impl Member {
 
     pub fn is_deleted(&self) -> bool {
         is_deleted(&self.pod)
+    }
+
+    /// Tells whether it runs or has run.
+    pub fn has_started(&self) -> bool {
+        !matches!(pods::phase(&self.pod), "" | "Pending")
     }
 
     pub fn node(&self) -> &str {

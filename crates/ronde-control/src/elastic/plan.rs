@@ -26,7 +26,7 @@ use crate::vcjob::{member::State, plan::GroupPlan};
 
 /// How long workers that are asked to leave a node that is about to go have for it.
 const LEAVE_MAX: SignedDuration = SignedDuration::from_mins(2);
-/// How long workers without an agent have: nobody can tell when they have left.
+/// How long workers without an agent have, at most: nobody can tell when they have left.
 const LEAVE_SSH: SignedDuration = SignedDuration::from_secs(30);
 /// The grace of pods that nobody waits for: what they run is over.
 const QUICK_SECONDS: u32 = 1;
@@ -140,13 +140,13 @@ fn clean(seen: &Observed<'_>, member: &Member, is_launcher: bool) -> Fate {
 fn worker_fate(seen: &Observed<'_>, status: &TrainingJobStatus, member: &Member, now: Timestamp) -> Fate {
     let memory = &status.elastic;
     let since = if leaves(memory, &member.name) {
-        memory.scaling.as_ref().map(|scaling| (scaling.since.0, None))
+        memory.scaling.as_ref().map(|scaling| (scaling.since.0, Leave::Within(seconds(scaling.timeout))))
     } else {
         let leaving = memory.leaving.iter().find(|leaving| leaving.name == member.name);
-        leaving.map(|leaving| (leaving.since.0, Some(LEAVE_MAX)))
+        leaving.map(|leaving| (leaving.since.0, Leave::AtMost(LEAVE_MAX)))
     };
-    if let Some((since, most)) = since {
-        return leave(seen, member, (since, most), now);
+    if let Some((since, time)) = since {
+        return leave(seen, member, since.duration_since(now), time);
     }
     let is_wanted =
         status.target_workers.contains(&member.name) || moving(memory, ScalingWay::Out).contains(&member.name);
@@ -154,19 +154,34 @@ fn worker_fate(seen: &Observed<'_>, status: &TrainingJobStatus, member: &Member,
     if is_wanted || member.state == State::Failed { Fate::Stays } else { Fate::Goes(Some(QUICK_SECONDS)) }
 }
 
-/// A worker with an agent ends by itself when its ranks have left; without one, it gets a time.
-fn leave(
-    seen: &Observed<'_>,
-    member: &Member,
-    (since, most): (Timestamp, Option<SignedDuration>),
-    now: Timestamp,
-) -> Fate {
+/// The time that a worker has to leave.
+#[derive(Clone, Copy)]
+enum Leave {
+    /// Then it is ended.
+    AtMost(SignedDuration),
+    /// Then nobody waits for it any more.
+    Within(SignedDuration),
+}
+
+fn seconds(number: i32) -> SignedDuration {
+    SignedDuration::from_secs(number.into())
+}
+
+/// A worker with an agent ends by itself when its ranks have left; without one it gets a time, of which enough is left to be
+/// gone before nobody waits any more. What runs there as the first process ignores polite signals.
+fn leave(seen: &Observed<'_>, member: &Member, since: SignedDuration, time: Leave) -> Fate {
     if has_left(member) {
         return Fate::Goes(Some(QUICK_SECONDS));
     }
-    let most = if seen.spec().attach_mode() == AttachMode::Ssh { Some(LEAVE_SSH) } else { most };
-    let Some(left) = most.map(|most| since.duration_since(now) + most) else { return Fate::Stays };
-    if left.is_positive() { Fate::Leaves(left) } else { Fate::Goes(None) }
+    let is_ssh = seen.spec().attach_mode() == AttachMode::Ssh;
+    let (most, grace) = match time {
+        Leave::AtMost(most) if is_ssh => (most.min(LEAVE_SSH), Some(QUICK_SECONDS)),
+        Leave::Within(most) if is_ssh => ((most / 2).min(LEAVE_SSH), Some(QUICK_SECONDS)),
+        Leave::AtMost(most) => (most, None),
+        Leave::Within(_) => return Fate::Stays,
+    };
+    let left = since + most;
+    if left.is_positive() { Fate::Leaves(left) } else { Fate::Goes(grace) }
 }
 
 fn group_plan(seen: &Observed<'_>, status: &TrainingJobStatus) -> GroupPlan {

@@ -3,11 +3,13 @@
 //! A change is one record in the status: which workers come or go, since when, and, when it has ended, how. It is kept until
 //! the object that asked for it has been told, so that a controller that is killed anywhere finds it again and neither forgets
 //! nor repeats it. Workers that come are hosts only when all of them run; workers that go stay members of the
-//! job until all of them have left. So giving up is: not to count the first, and to count the others again.
+//! job until all of them have left. So giving up is: not to count the first, and to let others take the place of the second,
+//! because who was asked to leave cannot be asked back. What a job takes by itself is an estimate: it keeps what it got.
 
 use jiff::{SignedDuration, Timestamp};
 use ronde_api::{
-    ElasticMemory, Scaling, ScalingOutcome, ScalingWay, TrainingJobPhase as Phase, names::elastic::conditions as types,
+    ElasticMemory, LeavingWorker, Scaling, ScalingOutcome, ScalingWay, TrainingJobPhase as Phase,
+    names::elastic::conditions as types,
 };
 
 use super::{
@@ -99,12 +101,15 @@ impl Draft<'_> {
     }
 
     fn finish_scaling(&mut self, scaling: &Scaling) {
-        let number = i32::try_from(scaling.workers.len()).unwrap_or(0);
+        let number = size(&scaling.workers);
         let targets = &mut self.status.target_workers;
         match scaling.way {
             ScalingWay::Out => {
                 targets.extend(scaling.workers.iter().cloned());
-                self.memory().wanted += number;
+                let memory = self.memory();
+                memory.wanted += number;
+                // What fits may be more than it was.
+                memory.grow_step = memory.grow_step.saturating_mul(2).min(GROW_MAX);
             }
             ScalingWay::In => {
                 targets.retain(|name| !scaling.workers.contains(name));
@@ -116,13 +121,42 @@ impl Draft<'_> {
     }
 
     fn give_up(&mut self, scaling: &Scaling, why: &str) {
-        if scaling.way == ScalingWay::In {
-            // Those that have left are replaced; the others are hosts again.
-            let memory = self.status.elastic.clone();
-            let is_gone = |name: &String| self.seen.worker(&memory, name).is_none_or(|it| !it.is_running());
-            self.status.target_workers.retain(|name| !scaling.workers.contains(name) || !is_gone(name));
+        let is_own = scaling.uid.is_empty();
+        match scaling.way {
+            ScalingWay::Out if is_own => return self.keep_started(scaling, why),
+            ScalingWay::Out => {}
+            ScalingWay::In => self.let_go(scaling),
+        }
+        if is_own {
+            // Somebody waits for the room: nobody takes the place of those that go.
+            self.memory().wanted -= size(&scaling.workers);
         }
         self.conclude(ScalingOutcome::Failed, why.to_owned());
+    }
+
+    /// Takes workers that were asked to leave out of the job; those that still run have some more time for it.
+    fn let_go(&mut self, scaling: &Scaling) {
+        let (memory, since) = (self.status.elastic.clone(), time(self.now));
+        self.status.target_workers.retain(|name| !scaling.workers.contains(name));
+        let runs = |name: &&String| self.seen.worker(&memory, name).is_some_and(Member::is_running);
+        let leaving =
+            scaling.workers.iter().filter(runs).map(|name| LeavingWorker { name: name.clone(), since: since.clone() });
+        self.memory().leaving.extend(leaving);
+    }
+
+    /// Keeps those that have started of the workers that the job has taken by itself, and takes fewer the next time.
+    fn keep_started(&mut self, scaling: &Scaling, why: &str) {
+        let memory = self.status.elastic.clone();
+        let runs = |name: &&String| self.seen.worker(&memory, name).is_some_and(Member::is_running);
+        let kept: Vec<String> = scaling.workers.iter().filter(runs).cloned().collect();
+        self.memory().grow_step = (size(&scaling.workers) / 2).max(1);
+        if kept.is_empty() {
+            return self.conclude(ScalingOutcome::Failed, why.to_owned());
+        }
+        self.memory().wanted += size(&kept);
+        let message = format!("added {}, no more: {why}", kept.join(", "));
+        self.status.target_workers.extend(kept);
+        self.conclude(ScalingOutcome::Succeeded, message);
     }
 
     /// Ends what is under way because the job itself ends.
@@ -215,7 +249,7 @@ impl Draft<'_> {
             ScalingWay::In => {
                 let chosen = self.choose_leaving(request)?;
                 let least = worker.min_replicas();
-                let rest = wanted - i32::try_from(chosen.len()).unwrap_or(i32::MAX);
+                let rest = wanted - size(&chosen);
                 let fewer = chosen.len();
                 if rest >= least {
                     return Ok(chosen);
@@ -299,7 +333,8 @@ impl Draft<'_> {
             // Others may come to need the room while it rests.
             None if rest.is_positive() => self.look_again_in(rest.min(pace)),
             None if is_whole && wanted < worker.max_replicas() && self.seen.around.room > 0 => {
-                let more = self.seen.around.room.min(worker.max_replicas() - wanted).min(GROW_MAX);
+                let step = Some(self.status.elastic.grow_step).filter(|step| *step > 0).unwrap_or(GROW_MAX);
+                let more = self.seen.around.room.min(worker.max_replicas() - wanted).min(step);
                 let workers = self.fresh_names(more);
                 self.start_own(ScalingWay::Out, workers, GROW_SECONDS);
             }
@@ -312,6 +347,10 @@ impl Draft<'_> {
         let (name, uid, message) = (String::new(), String::new(), String::new());
         self.start(Scaling { way, name, uid, workers, since, timeout, outcome: None, message });
     }
+}
+
+fn size(workers: &[String]) -> i32 {
+    i32::try_from(workers.len()).unwrap_or(i32::MAX)
 }
 
 /// How far a change has come.

@@ -26,7 +26,7 @@ use kube::{
     Api, Resource, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use ronde_api::{PodGroup, ScaleIn, ScaleOut, TrainingJob, TrainingJobPhase as Phase, TrainingJobStatus};
+use ronde_api::{PodGroup, Queue, ScaleIn, ScaleOut, TrainingJob, TrainingJobPhase as Phase, TrainingJobStatus};
 use ronde_control::{pods::phase, watch::Cached};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -306,6 +306,101 @@ async fn workers_move_off_a_node_that_is_about_to_go() -> anyhow::Result<()> {
     };
     let (status, _) = within("no pod is on the node", LATER, moved).await?;
     assert!(status.sizes.iter().any(|size| size.reason == "NodeVanishing"), "{:?}", status.sizes);
+    running.stop().await;
+    world.end().await;
+    Ok(())
+}
+
+/// Returns a node with a worker and without the launcher.
+async fn node_of_workers(world: &World) -> anyhow::Result<String> {
+    let pods = world.cluster.api::<Pod>().list(&ListParams::default()).await?.items;
+    let on = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+    let launcher = pods.iter().find(|pod| pod.name_any() == "lm-launcher").map(on);
+    let mut nodes = pods.iter().filter(|pod| pod.name_any().contains("worker")).map(on);
+    nodes.find(|node| Some(node) != launcher.as_ref()).ok_or_else(|| anyhow::anyhow!("all are with the launcher"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_comes_to_a_node_that_goes_by_a_condition_or_a_taint_that_is_tolerated() -> anyhow::Result<()> {
+    let condition = json!({"status": {"conditions": [{"type": "SpotTermination", "status": "True"}]}});
+    let taint = json!({"spec": {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}});
+    for notice in [condition, taint] {
+        let world = World::start(&["2", "2", "2"]).await?;
+        let running = world.cluster.control().await?;
+        let mut tolerant = job(json!({"replicas": 3, "minReplicas": 1}));
+        let template = &mut tolerant["spec"]["etReplicaSpecs"]["worker"]["template"];
+        template["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+        create(&world.cluster.api::<TrainingJob>(), tolerant).await?;
+        world.has("default", Phase::Running, &[0, 1, 2]).await?;
+        let node = node_of_workers(&world).await?;
+        let nodes = world.cluster.all::<Node>();
+        let (parameters, patch) = (PatchParams::default(), Patch::Strategic(&notice));
+        if notice.get("status").is_some() {
+            nodes.patch_status(&node, &parameters, &patch).await?;
+        } else {
+            nodes.patch(&node, &parameters, &patch).await?;
+        }
+        let is_on = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(&node);
+        let moved = || async {
+            let status = world.status("default").await?;
+            let all = world.cluster.api::<Pod>().list(&ListParams::default()).await?.items;
+            Ok((!all.iter().any(is_on) && status.current_workers.len() == 3).then_some(status))
+        };
+        let (status, _) = within("no pod is on the node", LATER, moved).await?;
+        assert!(status.elastic.next_index <= 5, "each is replaced once: {:?}", status.elastic);
+        assert!(status.sizes.iter().any(|size| size.reason == "NodeVanishing"), "{:?}", status.sizes);
+        // Without another node they wait, and are not made again and again.
+        for name in ["n1", "n2", "n3"] {
+            let gone = json!({"status": {"conditions": [{"type": "Vanishing", "status": "True"}]}});
+            nodes.patch_status(name, &parameters, &Patch::Strategic(gone)).await?;
+        }
+        let is_short = || async { Ok((world.status("default").await?.phase == Some(Phase::Waiting)).then_some(())) };
+        within("it waits", LATER, is_short).await?;
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        let status = world.status("default").await?;
+        assert!(status.elastic.next_index <= 8, "made at the speed of the API: {:?}", status.elastic);
+        running.stop().await;
+        world.end().await;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_takes_back_what_is_its_own_from_surplus_workers() -> anyhow::Result<()> {
+    let world = World::start(&["6"]).await?;
+    let running = world.cluster.control().await?;
+    for name in ["ours", "theirs"] {
+        let queue = json!({"metadata": {"name": name}, "spec": {"weight": 1, "deserved": {"cpu": "3"}}});
+        create(&world.cluster.all::<Queue>(), queue).await?;
+    }
+    let mut ours = job(json!({"replicas": 5, "minReplicas": 1}));
+    ours["metadata"]["annotations"] = json!({"scheduling.volcano.sh/queue-name": "ours"});
+    create(&world.cluster.api::<TrainingJob>(), ours).await?;
+    world.has("default", Phase::Running, &[0, 1, 2, 3, 4]).await?;
+    let spec = json!({"minMember": 3, "queue": "theirs"});
+    create(&world.cluster.api::<PodGroup>(), json!({"metadata": {"name": "theirs"}, "spec": spec})).await?;
+    for index in 0..3 {
+        let container = json!({"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}});
+        let pod = json!({
+            "metadata": {"name": format!("theirs-{index}"), "annotations": {"scheduling.k8s.io/group-name": "theirs"}},
+            "spec": {"schedulerName": "volcano", "containers": [container]},
+        });
+        create(&world.cluster.api::<Pod>(), pod).await?;
+    }
+    world.has("default", Phase::Running, &[0, 1]).await?;
+    let run = || async {
+        let pods = world.cluster.api::<Pod>().list(&ListParams::default()).await?.items;
+        let runs = |pod: &&Pod| pod.name_any().starts_with("theirs-") && phase(pod) == "Running";
+        Ok((pods.iter().filter(runs).count() == 3).then_some(()))
+    };
+    within("the other queue has its own", SOON, run).await?;
+    let status = world.status("default").await?;
+    assert!(
+        status.sizes.iter().any(|size| size.message.contains("reclaimed for default/theirs")),
+        "{:?}",
+        status.sizes
+    );
+    assert!(world.cluster.api::<Pod>().get("lm-launcher").await?.metadata.deletion_timestamp.is_none());
     running.stop().await;
     world.end().await;
     Ok(())

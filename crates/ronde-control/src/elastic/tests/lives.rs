@@ -148,40 +148,50 @@ fn fewer_workers_are_those_of_the_highest_index_or_those_named() {
 }
 
 #[test]
-fn workers_that_do_not_leave_are_hosts_again() {
-    let mut world = three();
-    world.obedient = false;
-    world.scale_in("less", json!({"count": 2}), 60);
-    world.live();
-    assert_eq!((world.phase(), world.hosts().as_str()), (Some(Phase::Scaling), "0"));
-    world.set_phase("j-worker-1", "Succeeded", Some(0));
-    world.pass(60);
-    let (outcome, why) = world.outcome("less");
-    assert_eq!(
-        (outcome.as_str(), why.as_str()),
-        ("ScaleFailed", "execution timeout after 60 s: j-worker-2 did not leave")
-    );
-    assert_eq!(
-        (world.phase(), world.hosts().as_str()),
-        (Some(Phase::Running), "0 2 3"),
-        "the one that left is replaced"
-    );
+fn a_scale_in_that_times_out_gives_back_workers_and_not_names() {
+    for policy in ["Always", "Never"] {
+        let mut world = three();
+        policy.clone_into(&mut world.job.spec.et_replica_specs.worker.restart_policy);
+        world.obedient = false;
+        world.scale_in("less", json!({"count": 2}), 60);
+        world.live();
+        assert_eq!((world.phase(), world.hosts().as_str()), (Some(Phase::Scaling), "0"));
+        world.set_phase("j-worker-1", "Succeeded", Some(0));
+        world.pass(60);
+        let (outcome, why) = world.outcome("less");
+        assert_eq!(
+            (outcome.as_str(), why.as_str()),
+            ("ScaleFailed", "execution timeout after 60 s: j-worker-2 did not leave")
+        );
+        assert_eq!(
+            (world.phase(), world.hosts().as_str()),
+            (Some(Phase::Running), "0 3 4"),
+            "{policy}: who was asked to leave will leave, so others take the place"
+        );
+        assert_eq!(world.workers(), ["j-worker-0", "j-worker-2", "j-worker-3", "j-worker-4"], "it has time");
+        world.pass(120);
+        assert_eq!((world.workers().len(), world.hosts().as_str()), (3, "0 3 4"));
+    }
 }
 
 #[test]
-fn without_an_agent_workers_get_a_time_to_leave() {
-    let mut spec = spec(json!({"replicas": 2, "minReplicas": 1}));
-    spec["launcherAttachMode"] = "ssh".into();
-    let mut world = World::new(spec);
-    world.live();
-    world.obedient = false;
-    world.seconds += 3;
-    world.scale_in("less", json!({"count": 1}), 60);
-    world.live();
-    world.pass(29);
-    assert_eq!(world.workers().len(), 2);
-    world.pass(1);
-    assert_eq!((world.outcome("less").0.as_str(), world.workers()), ("ScaleSucceeded", vec!["j-worker-0"]));
+fn without_an_agent_workers_get_a_time_to_leave_that_fits_in_the_timeout() {
+    for (timeout, patience) in [(60, 30), (20, 10), (600, 30)] {
+        let mut spec = spec(json!({"replicas": 2, "minReplicas": 1}));
+        spec["launcherAttachMode"] = "ssh".into();
+        let mut world = World::new(spec);
+        world.live();
+        (world.obedient, world.stubborn) = (false, true);
+        world.seconds += 3;
+        world.scale_in("less", json!({"count": 1}), timeout);
+        world.live();
+        world.pass(patience - 1);
+        assert_eq!(world.workers().len(), 2, "{timeout}");
+        world.pass(1);
+        assert_eq!(world.outcome("less").0, "Scaling", "its pod is still there");
+        world.pass(1);
+        assert_eq!((world.outcome("less").0.as_str(), world.workers()), ("ScaleSucceeded", vec!["j-worker-0"]));
+    }
 }
 
 #[test]
@@ -296,6 +306,73 @@ fn a_worker_that_fails_again_and_again_is_given_up() {
     world.set_phase(&worker, "Failed", Some(1));
     world.live();
     assert_eq!((world.phase(), world.status().reason.as_str()), (Some(Phase::Failed), "WorkerFailuresExceeded"));
+}
+
+#[test]
+fn old_failures_do_not_end_a_job_that_loses_a_worker_for_another_reason() {
+    let mut world = World::running(json!({"replicas": 2, "minReplicas": 1}));
+    let fail = |world: &mut World| {
+        let worker = world.workers().pop().expect("a worker").to_owned();
+        world.set_phase(&worker, "Failed", Some(1));
+        world.live();
+        world.pass(600);
+    };
+    for _ in 0..7 {
+        fail(&mut world);
+    }
+    assert_eq!((world.phase(), world.memory().wanted), (Some(Phase::Running), 1), "the last one was not replaced");
+    let delete = |world: &mut World| {
+        let worker = world.workers()[0].to_owned();
+        world.delete(&worker);
+        world.live();
+        assert_eq!((world.phase(), world.workers().len()), (Some(Phase::Running), 1), "{:?}", world.status());
+    };
+    delete(&mut world);
+    world.pass(24 * 3600);
+    delete(&mut world);
+    fail(&mut world);
+    assert_eq!(
+        (world.phase(), world.memory().failures),
+        (Some(Phase::Running), 1),
+        "a day later the count begins anew"
+    );
+}
+
+#[test]
+fn replacements_for_workers_that_never_started_are_made_with_pauses() {
+    let mut world = three();
+    world.room = 1;
+    world.vanishing.insert("n1".to_owned(), "node n1 is about to go: SpotTermination".to_owned());
+    world.live();
+    let made = world.made.len();
+    assert_eq!(made, 7, "the launcher, three workers, and three in their place");
+    // A scheduler that knows nothing of the notice puts them on the same node.
+    let place = |world: &mut World| {
+        for name in world.workers().into_iter().map(str::to_owned).collect::<Vec<_>>() {
+            world.pods.get_mut(&name).expect("it is there").spec.get_or_insert_default().node_name =
+                Some("n1".to_owned());
+        }
+    };
+    for round in 1..=3 {
+        place(&mut world);
+        world.live();
+        world.pass(9);
+        assert_eq!(world.made.len(), made + 3 * (round - 1), "not at the speed of the API");
+        world.pass(1);
+        assert_eq!(world.made.len(), made + 3 * round);
+    }
+}
+
+#[test]
+fn a_job_says_that_its_launcher_is_on_a_node_that_goes() {
+    let mut world = three();
+    world.launcher_vanishing = Some("node n1 is about to go: SpotTermination".to_owned());
+    world.live();
+    let warning = "the launcher cannot leave: node n1 is about to go: SpotTermination";
+    assert_eq!((world.phase(), world.status().message.as_str()), (Some(Phase::Running), warning));
+    world.pass(60);
+    let told = world.events.iter().filter(|event| event.starts_with("LauncherVanishing")).count();
+    assert_eq!(told, 1, "{:?}", world.events);
 }
 
 #[test]
@@ -458,4 +535,47 @@ fn a_job_in_auto_mode_rests_as_long_as_it_says() {
     world.around = Around { room: 1, waits: Some(("gang".to_owned(), 0)) };
     world.pass(60);
     assert_eq!(world.hosts(), "0 1 2", "what is free is for who waits");
+}
+
+#[test]
+fn a_job_in_auto_mode_keeps_what_starts_of_what_seemed_to_fit() {
+    let mut world = three();
+    world.annotate(names::ELASTIC, Some(names::AUTO));
+    world.around.room = 6;
+    world.room = 6;
+    world.pass(60);
+    assert_eq!((world.phase(), world.hosts().as_str()), (Some(Phase::Scaling), "0 1 2"), "not all of them start");
+    world.pass(60);
+    assert_eq!((world.phase(), world.hosts().as_str()), (Some(Phase::Running), "0 1 2 3 4"), "{:?}", world.status());
+    assert_eq!(world.workers().len(), 5, "the others are gone");
+    let told = world.events.last().cloned().unwrap_or_default();
+    assert!(told.contains("added j-worker-3, j-worker-4, no more: execution timeout after 60 s"), "{told}");
+    world.pass(60);
+    assert_eq!(world.memory().scaling.expect("another try").workers.len(), 3, "with half as many");
+    world.pass(60);
+    assert_eq!((world.hosts().as_str(), world.memory().grow_step), ("0 1 2 3 4", 1));
+    world.room = 9;
+    for _ in 0..3 {
+        world.pass(60);
+    }
+    assert_eq!(world.status().current_workers.len(), 8, "one, and then more again: {:?}", world.status());
+}
+
+#[test]
+fn a_job_in_auto_mode_gives_room_back_also_if_nobody_leaves() {
+    let mut world = three();
+    world.annotate(names::ELASTIC, Some(names::AUTO));
+    world.around.room = 2;
+    world.pass(60);
+    world.obedient = false;
+    world.around = Around { room: 0, waits: Some(("gang".to_owned(), 2)) };
+    world.pass(10);
+    assert_eq!((world.phase(), world.hosts().as_str()), (Some(Phase::Scaling), "0 1 2"));
+    world.pass(120);
+    world.pass(120);
+    assert_eq!(
+        (world.hosts().as_str(), world.workers().len()),
+        ("0 1 2", 3),
+        "they are ended, and nobody comes instead"
+    );
 }

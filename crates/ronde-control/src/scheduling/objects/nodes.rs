@@ -9,7 +9,7 @@ use ronde_api::{HyperNode as HyperNodeObject, HyperNodeMember, HyperNodeMemberSe
 use ronde_scheduler::{Effect, HyperNode, Node, Taint};
 
 use super::{amounts::limits, count};
-use crate::{nodelifecycle::plan::is_ready, pods::selects, taints};
+use crate::{nodelifecycle::plan::is_ready, notices, pods::selects, taints};
 
 pub fn node(node: &K8sNode) -> Node {
     let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
@@ -21,7 +21,8 @@ pub fn node(node: &K8sNode) -> Node {
         taints: told.filter_map(taint).collect(),
         allocatable: limits(node.status.as_ref().and_then(|status| status.allocatable.as_ref())),
         unschedulable: is_cordoned,
-        ready: is_ready(node),
+        // What is about to go is as good as gone, also for who tolerates the taint that says so.
+        ready: is_ready(node) && notices::of(node).is_none(),
     }
 }
 
