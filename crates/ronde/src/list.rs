@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use ronde_api::{Job, PodGroup, TrainingJob};
+use ronde_api::{Job, JobPhase, PodGroup, TrainingJob};
 use serde_json::{Value, json};
 
 use crate::{
@@ -19,7 +19,11 @@ use crate::{
     environment,
     failure::{Answer, Outcome},
     get,
-    jobs::{self, any::AnyJob, by_job},
+    jobs::{
+        self,
+        any::{AnyJob, State},
+        by_job,
+    },
     mirror::{self, Key, Mirror},
     objects,
     printer::{Printer, Reader},
@@ -78,6 +82,8 @@ struct Row {
     queue: String,
     estimate: String,
     message: String,
+    /// Whether it waits for its start, or to go on.
+    waits: bool,
     /// The name with its kind.
     title: String,
     /// As the sentence, only where it is shown: in a watch, rows that look the same are shown once.
@@ -97,6 +103,7 @@ impl Row {
             queue: job.queue().to_owned(),
             estimate: "-".to_owned(),
             message: job.message().unwrap_or_default(),
+            waits: job.state() == State::Pending,
             title: job.title(),
             object: None,
         }
@@ -113,6 +120,7 @@ impl Row {
             queue: jobs::queue(&job.spec.queue).to_owned(),
             estimate: jobs::estimate(job).unwrap_or_else(|| "-".to_owned()),
             message: jobs::reason(job, group).unwrap_or_default(),
+            waits: matches!(jobs::phase(job), JobPhase::Pending | JobPhase::Restarting),
             title: objects::title::<Job>(&job.name_any()),
             object: None,
         }
@@ -138,6 +146,12 @@ impl<'a> List<'a> {
         Self { args, printer, layout: Layout::new(view), shown: BTreeMap::new() }
     }
 
+    /// Tells whether the sentence about a job is shown: in a wide table always, else of a job that waits. In a watch columns
+    /// cannot come and go.
+    fn shows_message(&self, waits: bool) -> bool {
+        self.args.output == GetOutput::Wide || waits && !self.args.watch
+    }
+
     fn is_whole(&self) -> bool {
         matches!(self.args.output, GetOutput::Json | GetOutput::Yaml)
     }
@@ -155,7 +169,7 @@ impl<'a> List<'a> {
         let mut rows = BTreeMap::new();
         for ((job_type, mut row), ((namespace, _), object)) in batch.chain(training).zip(objects) {
             row.object = self.is_whole().then(|| object.clone());
-            if self.args.output != GetOutput::Wide {
+            if !self.shows_message(row.waits) {
                 row.message.clear();
             }
             let is_wanted = self.args.job_type.is_none_or(|wanted| job_type == wanted);
@@ -197,9 +211,13 @@ impl<'a> List<'a> {
             }
             GetOutput::Table | GetOutput::Wide => {
                 let now = environment::now();
+                let is_wide = self.args.output == GetOutput::Wide;
+                let has_message = !is_wide && rows.values().any(|row| !row.message.is_empty());
                 let row = |((namespace, _), row): (Key, Row)| table::Row { namespace, cells: row.cells(now) };
                 let rows: Vec<table::Row> = rows.into_iter().map(row).collect();
-                let lines = self.layout.render(&table::build(&COLUMNS, &WIDE_COLUMNS, &rows));
+                let table =
+                    if has_message { without_estimate(rows) } else { table::build(&COLUMNS, &WIDE_COLUMNS, &rows) };
+                let lines = self.layout.render(&table);
                 self.printer.data(lines.join("\n"))
             }
         }
@@ -211,6 +229,14 @@ impl<'a> List<'a> {
             _ => self.printer.data(format_args!("{object:#}")),
         }
     }
+}
+
+/// Builds a table that is not wide and says what jobs wait for.
+fn without_estimate(mut rows: Vec<table::Row>) -> Value {
+    let [_, message] = WIDE_COLUMNS;
+    let columns: Vec<&str> = COLUMNS.into_iter().chain([message]).collect();
+    rows.iter_mut().for_each(|row| drop(row.cells.remove(COLUMNS.len())));
+    table::build(&columns, &[], &rows)
 }
 
 /// Returns the rows that are new or other than before, and those that have gone.

@@ -54,7 +54,7 @@ impl Printer {
 
     /// Shows a failure and returns the exit code.
     pub fn failure(self, failure: &dyn Failure) -> u8 {
-        let text = render(failure);
+        let text = render(failure, self.caller.name());
         let text = match text.strip_prefix("error: ").filter(|_| self.caller.is_arena) {
             Some(text) => format!("ERRO[{:04}] {text}", self.caller.seconds()),
             None => text,
@@ -73,8 +73,8 @@ pub enum Reader {
 
 const REPORT: &str = "please report this, with the output of `ronde --version` and what you did";
 
-/// Renders a failure: what we tried, each cause once, and the hint.
-fn render(failure: &dyn Failure) -> String {
+/// Renders a failure: what we tried, each cause once, and the hint, with the program by the name it was called by.
+fn render(failure: &dyn Failure, program: &str) -> String {
     let mut text = format!("error: {failure}\n");
     let mut said = failure.to_string();
     let mut source = failure.source();
@@ -89,6 +89,7 @@ fn render(failure: &dyn Failure) -> String {
     }
     let hint = failure.hint().or_else(|| bug_hint(failure));
     if let Some(hint) = hint {
+        let hint = hint.replace("`ronde ", &format!("`{program} "));
         text.push_str(&format!("\nhint: {hint}\n"));
     }
     text
@@ -144,7 +145,7 @@ mod tests {
     }
 
     fn check(name: &str, blame: Blame, hint: Option<&'static str>, source: io::Error, expected: &str) {
-        assert_eq!(render(&Start { blame, hint, source }), expected, "{name}");
+        assert_eq!(render(&Start { blame, hint, source }, "arena"), expected, "{name}");
     }
 
     #[test]
@@ -160,9 +161,9 @@ mod tests {
         check(
             "a hint stands apart",
             Blame::User,
-            Some("open the queue"),
+            Some("`ronde queue open`"),
             denied(),
-            "error: cannot start the job `mnist`\n  cause: Permission denied\n\nhint: open the queue\n",
+            "error: cannot start the job `mnist`\n  cause: Permission denied\n\nhint: `arena queue open`\n",
         );
         check(
             "a cause that the text already says is left out",
@@ -177,7 +178,7 @@ mod tests {
             None,
             io::Error::other("odd"),
             "error: cannot start the job `mnist`\n  cause: odd\n\n\
-             hint: please report this, with the output of `ronde --version` and what you did\n",
+             hint: please report this, with the output of `arena --version` and what you did\n",
         );
     }
 }

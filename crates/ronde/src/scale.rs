@@ -11,7 +11,7 @@ use k8s_openapi::{
 use kube::Client;
 use ronde_api::{
     JobSelector, ScaleIn, ScaleInSpec, ScaleOut, ScaleOutSpec, Scaler, ScalingOutcome, ScalingWay, ToAdd, ToDelete,
-    TrainingJob,
+    TrainingJob, rules::PODS_MAX,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -40,6 +40,8 @@ pub enum ScaleError {
     Name,
     #[error("--count is {count}, at least 1 worker can be {}", verb(*way))]
     Count { way: ScalingWay, count: i32 },
+    #[error("--count is {count}, a job has at most {PODS_MAX} workers")]
+    Most { count: i32 },
     #[error("--timeout is {timeout}, a scale operation needs at least a second")]
     Timeout { timeout: ronde_api::Duration },
     #[error("the job: {name} status: {state} , is not RUNNING or SCALING, please try again later")]
@@ -143,6 +145,9 @@ fn check_args(way: ScalingWay, args: &ScaleArgs, pods: &[String]) -> Result<(), 
     if args.count < 1 && pods.is_empty() {
         return Err(ScaleError::Count { way, count: args.count });
     }
+    if args.count > PODS_MAX {
+        return Err(ScaleError::Most { count: args.count });
+    }
     if seconds(args) < 1 { Err(ScaleError::Timeout { timeout: args.timeout }) } else { Ok(()) }
 }
 
@@ -153,12 +158,14 @@ fn check(way: ScalingWay, job: &TrainingJob, count: i32, pods: &[String]) -> Res
     if !matches!(state, State::Running | State::Scaling) {
         return Err(ScaleError::State { name, state });
     }
-    let workers = job.status.as_ref().map(|status| status.target_workers.clone()).unwrap_or_default();
+    let status = job.status.clone().unwrap_or_default();
+    let workers = status.target_workers;
     if let Some(pod) = pods.iter().find(|pod| !workers.contains(pod)) {
         return Err(ScaleError::Pod { job: name, pod: pod.clone(), workers });
     }
     let size = |length: usize| i32::try_from(length).unwrap_or(i32::MAX);
-    let (current, bounds) = (size(workers.len()), job.spec.worker());
+    // As the controller counts: with those that are on their way for lost ones.
+    let (current, bounds) = (status.elastic.wanted, job.spec.worker());
     let count = if pods.is_empty() { count } else { size(pods.len()) };
     let (min, max) = (bounds.min_replicas(), bounds.max_replicas());
     match way {
@@ -307,7 +314,8 @@ mod tests {
         let names: Vec<String> = (0..workers).map(|index| elastic::worker("lm", index)).collect();
         let worker = json!({"replicas": 3, "minReplicas": 1, "maxReplicas": 4});
         let spec = json!({"etReplicaSpecs": {"worker": worker, "launcher": {}}});
-        let status = json!({"phase": phase, "targetWorkers": names, "conditions": [], "replicaStatuses": {}});
+        let status = json!({"phase": phase, "targetWorkers": names, "conditions": [], "replicaStatuses": {},
+            "elastic": {"run": 1, "wanted": workers}});
         serde_json::from_value(json!({"metadata": {"name": "lm"}, "spec": spec, "status": status})).unwrap()
     }
 
@@ -337,6 +345,15 @@ mod tests {
             &running,
             (3, &[]),
             "the number of current workers minus the number of scaling in is less than the min-workers: 3 - 3 < 1",
+        );
+        let mut short = job("Running", 2);
+        short.status.as_mut().unwrap().elastic.wanted = 3;
+        check_row(
+            "too many, as one is to be replaced",
+            Out,
+            &short,
+            (2, &[]),
+            "the number of scaling out plus the number of current workers exceeds the max-workers: 3 + 2 > 4",
         );
         check_row("by name", In, &running, (1, &["lm-worker-0", "lm-worker-2"]), "goes");
         check_row("not one of them", In, &running, (1, &["lm-worker-7"]), "the job lm has no worker `lm-worker-7`");

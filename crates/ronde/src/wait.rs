@@ -37,7 +37,7 @@ impl Failure for TooLong {
     }
 
     fn hint(&self) -> Option<String> {
-        Some("what was asked for goes on; `--timeout TIME` waits longer, `--wait=false` not at all".to_owned())
+        Some("what was asked for goes on; `--timeout TIME` waits longer".to_owned())
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, ResourceExt as _};
+use ronde_api::PodGroup;
 use serde_json::Value;
 
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
     failure::{Answer, Failure, Outcome},
     jobs::{
         any::{self, AnyJob, State},
-        instances,
+        by_job, instances,
     },
     objects,
     show::training,
@@ -37,6 +38,8 @@ pub struct Row {
     pub allocated: i64,
     /// The address of the node of its chief.
     pub node: String,
+    /// Why it is not where it should be, or what it lacks.
+    pub reason: Option<String>,
 }
 
 /// Fetches the jobs with what they have, the newest first.
@@ -44,7 +47,16 @@ pub async fn fetch(client: &Client, scope: Scope<'_>) -> Result<Vec<Row>, Box<dy
     let mut jobs = any::list(client, scope.namespace).await?;
     jobs.retain(|job| scope.job_type.is_none_or(|wanted| job.job_type() == wanted));
     let pods = if jobs.is_empty() { BTreeMap::new() } else { by_owner(client, scope.namespace).await? };
-    Ok(jobs.into_iter().map(|job| Row::of(job, &pods)).collect())
+    // Of jobs of Volcano their groups know why they wait.
+    let has_batch = jobs.iter().any(|job| matches!(job, AnyJob::Batch(_)));
+    let groups = if has_batch { objects::mirror_if_served::<PodGroup>(client, scope.namespace).await? } else { None };
+    let groups = groups.map_or(Ok(Vec::new()), |groups| groups.all())?;
+    let groups = by_job(groups);
+    let row = |job: AnyJob| {
+        let reason = training::reason(&job, groups.get(job.uid()));
+        Row::of(job, reason, &pods)
+    };
+    Ok(jobs.into_iter().map(row).collect())
 }
 
 async fn by_owner(client: &Client, namespace: Option<&str>) -> Result<BTreeMap<String, Vec<Pod>>, Box<dyn Failure>> {
@@ -59,7 +71,7 @@ async fn by_owner(client: &Client, namespace: Option<&str>) -> Result<BTreeMap<S
 }
 
 impl Row {
-    fn of(job: AnyJob, pods: &BTreeMap<String, Vec<Pod>>) -> Self {
+    fn of(job: AnyJob, reason: Option<String>, pods: &BTreeMap<String, Vec<Pod>>) -> Self {
         let pods = pods.get(job.uid()).map_or(&[][..], Vec::as_slice);
         let chief = pods.iter().find(|pod| job.is_chief(&pod.name_any()));
         let node = chief.and_then(|pod| pod.status.as_ref()?.host_ip.clone()).unwrap_or_else(|| "N/A".to_owned());
@@ -69,11 +81,16 @@ impl Row {
             node.is_some() && !matches!(phase, Some("Succeeded" | "Failed"))
         };
         let allocated = pods.iter().filter(is_placed).map(instances::gpus).sum();
-        Self { requested: job.requested_gpus(), allocated, node, job }
+        Self { requested: job.requested_gpus(), allocated, node, reason, job }
     }
 
     fn is_active(&self) -> bool {
         matches!(self.job.state(), State::Pending | State::Running | State::Scaling)
+    }
+
+    /// What a job waits for that has not ended.
+    fn waits(&self) -> Option<&str> {
+        self.reason.as_deref().filter(|_| self.is_active())
     }
 
     fn cells(&self, now: Timestamp) -> Vec<String> {
@@ -92,17 +109,23 @@ impl Row {
     pub fn to_json(&self, now: Timestamp) -> Value {
         let mut value = training::summary(&self.job, now);
         value["allocatedGPUs"] = self.allocated.into();
+        if let Some(reason) = &self.reason {
+            value["reason"] = reason.clone().into();
+        }
         value
     }
 }
 
-/// Lays out jobs; the fourth column is the duration, by whatever name.
+/// Lays out jobs; the fourth column is the duration, by whatever name. What jobs wait for stands in a column of its own, which
+/// arena does not have, if any does.
 pub fn lines(rows: &[Row], duration: &str, with_namespace: bool, now: Timestamp) -> Vec<String> {
     let columns = ["NAME", "STATUS", "TRAINER", duration, "GPU(Requested)", "GPU(Allocated)", "NODE"];
-    let columns: Vec<&str> = with_namespace.then_some("NAMESPACE").into_iter().chain(columns).collect();
+    let message = rows.iter().any(|row| row.waits().is_some()).then_some("MESSAGE");
+    let columns: Vec<&str> = with_namespace.then_some("NAMESPACE").into_iter().chain(columns).chain(message).collect();
     let row = |row: &Row| {
         let namespace = with_namespace.then(|| row.job.namespace().to_owned());
-        namespace.into_iter().chain(row.cells(now)).collect()
+        let waits = message.map(|_| row.waits().unwrap_or_default().to_owned());
+        namespace.into_iter().chain(row.cells(now)).chain(waits).collect()
     };
     table::arena(&columns, rows.iter().map(row).collect(), false)
 }

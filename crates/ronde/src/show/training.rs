@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::{Client, ResourceExt as _};
-use ronde_api::{ScaleIn, ScaleOut, Scaler, ToDelete, TrainingJob};
+use ronde_api::{PodGroup, ScaleIn, ScaleOut, Scaler, ToDelete, TrainingJob};
 use serde_json::{Value, json};
 
 use super::last_seen;
@@ -79,7 +79,7 @@ pub fn write(value: &Value, is_json: bool, printer: Printer) {
 impl Page {
     pub async fn fetch(client: &Client, job: AnyJob, with_events: bool) -> Result<Self, Box<dyn Failure>> {
         let instances = instances::fetch(client, &job).await?;
-        let reason = reason(client, &job).await?;
+        let reason = fetch_reason(client, &job).await?;
         let scalers = match &job {
             AnyJob::Training(job) => operations(client, job).await?,
             AnyJob::Batch(_) => Vec::new(),
@@ -224,20 +224,25 @@ fn cells(one: &Instance, now: Timestamp) -> Vec<String> {
     vec![one.name.clone(), one.status.clone(), age, one.is_chief.to_string(), one.gpus.to_string(), node]
 }
 
-/// Says why a job is where it is, if that is not where it should be.
-async fn reason(client: &Client, job: &AnyJob) -> Result<Option<String>, Box<dyn Failure>> {
-    if matches!(job.state(), State::Succeeded) {
-        return Ok(None);
-    }
-    let is_running = job.state() == State::Running;
-    Ok(match job {
-        AnyJob::Batch(batch) => {
-            let group = jobs::find_group(client, batch).await?;
-            let group = group.as_ref();
-            if is_running { group.and_then(jobs::unschedulable) } else { jobs::reason(batch, group) }
+/// Says why a job is where it is, if that is not where it should be, or what it lacks; `group` is that of a job of Volcano.
+pub fn reason(job: &AnyJob, group: Option<&PodGroup>) -> Option<String> {
+    match (job, job.state()) {
+        (_, State::Succeeded) => None,
+        (AnyJob::Batch(_), State::Running) => group.and_then(jobs::unschedulable),
+        (AnyJob::Batch(batch), _) => jobs::reason(batch, group),
+        (AnyJob::Training(training), State::Running) => {
+            training.status.as_ref().map(|status| status.message.clone()).filter(|message| !message.is_empty())
         }
-        AnyJob::Training(_) => job.message().filter(|_| !is_running),
-    })
+        (AnyJob::Training(_), _) => job.message(),
+    }
+}
+
+async fn fetch_reason(client: &Client, job: &AnyJob) -> Result<Option<String>, Box<dyn Failure>> {
+    let group = match job {
+        AnyJob::Batch(batch) => jobs::find_group(client, batch).await?,
+        AnyJob::Training(_) => None,
+    };
+    Ok(reason(job, group.as_ref()))
 }
 
 async fn operations(client: &Client, job: &TrainingJob) -> Result<Vec<Operation>, ClientError> {
@@ -327,7 +332,7 @@ mod tests {
             instance("elastic-training-worker-1", "2026-01-01T00:01:30Z", (1, "")),
         ];
         let job = AnyJob::from(serde_json::from_value::<TrainingJob>(job).unwrap());
-        let reason = Some(job.message()).filter(|_| job.state() != State::Running).flatten();
+        let reason = reason(&job, None);
         Page { job, instances, reason, scalers: Vec::new(), events: None }
     }
 
@@ -354,6 +359,15 @@ mod tests {
                 "  elastic-training-worker-1  Pending  1m   false     1               N/A",
             ]
         );
+    }
+
+    #[test]
+    fn a_job_that_runs_says_what_it_lacks() {
+        let message = "1 of 2 workers run; elastic-training-worker-1 waits: no node has enough";
+        let page = page(json!({"phase": "Running", "reason": "TrainingJobRunning", "message": message}));
+        let now = NOW.parse().unwrap();
+        assert_eq!(page.lines(false, now)[6], format!("Reason:      {message}"));
+        assert_eq!(page.to_json(now)["reason"], message);
     }
 
     #[test]

@@ -105,7 +105,9 @@ impl Arena {
 fn the_documented_tour_prints_what_is_documented() {
     let arena = Arena::up();
     let submitted = arena.see(SUBMIT, &[SEED]);
-    let waiting = arena.see("get elastic-training", &[]);
+    let waiting = ["get elastic-training", "list"].map(|line| arena.see(line, &[])).join("\n");
+    let listed: Value = serde_json::from_slice(&arena.run("list -o json", &[]).stdout).unwrap();
+    assert_eq!(listed[0]["reason"], "no controller has looked at it yet");
     let job = arena.object("trainingjob elastic-training");
     let launcher = &job["spec"]["etReplicaSpecs"]["launcher"]["template"]["spec"]["containers"][0];
     assert_eq!(launcher["command"], json!(["sh", "-c", SEED]));
@@ -153,7 +155,8 @@ fn workers_leave_by_number_or_by_name() {
     let arena = Arena::up();
     assert!(arena.run(SUBMIT, &[SEED]).status.success());
     let workers = ["elastic-training-worker-0", "elastic-training-worker-1"];
-    arena.set_status("elastic-training", &json!({"phase": "Running", "targetWorkers": workers}));
+    let memory = json!({"run": 1, "wanted": 2, "nextIndex": 2, "failures": 0});
+    arena.set_status("elastic-training", &json!({"phase": "Running", "targetWorkers": workers, "elastic": memory}));
     let lines = [
         "scalein etjob --name=elastic-training --count=1 --timeout=10m",
         "scalein etjob --name=elastic-training --pod=elastic-training-worker-0 --timeout=90s",
@@ -173,7 +176,7 @@ fn bad_input_is_refused_and_leaves_nothing_behind() {
     assert!(arena.run(SUBMIT, &[SEED]).status.success());
     let before = String::from_utf8(arena.0.run("get configmaps -o name").stdout).unwrap();
     let long = format!("submit etjob --image=i --name={}", "a".repeat(50));
-    let table: [(&str, &[&str]); 21] = [
+    let table: [(&str, &[&str]); 23] = [
         (SUBMIT, &[SEED]),
         (&long, &["run"]),
         ("submit etjob --image=i --name=Not_Dns", &["run"]),
@@ -181,6 +184,7 @@ fn bad_input_is_refused_and_leaves_nothing_behind() {
         ("submit etjob --name=lm --image=i", &[]),
         ("submit etjob --name=lm --image=i --workers=0 --env=A --cpu=many", &["run"]),
         ("submit etjob --name=lm --image=i --workers=4 --max-workers=3", &["run"]),
+        ("submit etjob --name=lm --image=i --workers=2147483647 --max-workers=2147483647", &["run"]),
         ("submit etjob --name=lm --image=i --priority=none", &["run"]),
         ("submit sparkjob --name=lm", &[]),
         ("submit etjob -f none.yaml", &[]),
@@ -191,6 +195,7 @@ fn bad_input_is_refused_and_leaves_nothing_behind() {
         ("delete none --fail-not-found", &[]),
         ("scaleout etjob --name=none", &[]),
         ("scaleout etjob --name=elastic-training --count=0", &[]),
+        ("scaleout etjob --name=elastic-training --count=2147483647", &[]),
         ("scalein etjob --name=elastic-training --count=-1", &[]),
         ("scaleout etjob --name=elastic-training --timeout=10", &[]),
         ("scaleout etjob --name=elastic-training", &[]),
