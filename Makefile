@@ -120,7 +120,7 @@ soak: preflight ## Kill everything again and again for SOAK_SECONDS, from a new 
 # Each way to reach hosts, with NumPy and with PyTorch, and killed launchers: nine times SOAK_SECONDS.
 soak-elastic: preflight ## Kill ranks, agents, sshd and launchers of elastic trainings on several hosts for SOAK_SECONDS each; as root
 	cargo build $(LOCKED) -p ronde-python
-	@python="$$(tools/find-python.sh numpy cloudpickle torch || tools/numpy-python.sh)" && package="$$(tools/python-tree.sh debug)" && \
+	@python="$$(tools/find-python.sh numpy torch || tools/numpy-python.sh)" && package="$$(tools/python-tree.sh debug)" && \
 	RONDE_TEST_PYTHON="$$python" RONDE_TEST_PYTHONPATH="$$package" \
 	RONDE_CHAOS_SECONDS=$(SOAK_SECONDS) RONDE_CHAOS_SEED=$${RONDE_CHAOS_SEED:-$$RANDOM} \
 	cargo test $(LOCKED) -p ronde --test survival -- --nocapture --test-threads 1

@@ -19,6 +19,20 @@ def test_nothing_works_before_init():
     assert told.stdout.strip() == "Horovod has not been initialized; use hvd.init()."
 
 
+def test_plain_objects_need_nothing_but_numpy(ring):
+    def body():
+        sys.modules["cloudpickle"] = None
+        import ronde
+        import ronde.elastic
+
+        ronde.init()
+        own = {"rank": ronde.rank(), "weights": np.arange(3)}
+        assert [each["rank"] for each in ronde.allgather_object(own)] == [0, 1]
+        assert ronde.broadcast_object(own, root_rank=1)["rank"] == 1
+
+    ring(2).run(body)
+
+
 def test_a_mismatch_is_told_to_everybody_and_the_ring_goes_on(ring):
     def body():
         import ronde

@@ -2,17 +2,22 @@
 
 import io
 
-import cloudpickle
 import numpy as np
 
 from ronde import numpy as arrays
 from ronde._basics import basics
 from ronde.process_sets import global_process_set
 
+try:
+    import cloudpickle as pickling
+except ImportError:
+    # Enough for plain data; what scripts and notebooks define themselves needs the other.
+    import pickle as pickling
+
 
 def _dump(obj):
     with io.BytesIO() as stream:
-        cloudpickle.dump(obj, stream)
+        pickling.dump(obj, stream)
         return np.frombuffer(stream.getvalue(), dtype=np.uint8)
 
 
@@ -26,7 +31,7 @@ def broadcast_object(obj=None, root_rank=0, name=None, process_set=global_proces
     if not is_root:
         data = np.zeros(int(length[0]), dtype=np.uint8)
     data = arrays.broadcast(data, root_rank, f"{name}.t", process_set)
-    return obj if is_root else cloudpickle.loads(data.tobytes())
+    return obj if is_root else pickling.loads(data.tobytes())
 
 
 def allgather_object(obj, name=None, process_set=global_process_set):
@@ -36,7 +41,7 @@ def allgather_object(obj, name=None, process_set=global_process_set):
     lengths = arrays.allgather(np.array([len(data)], dtype=np.int64), f"{name}.sz", process_set)
     data = arrays.allgather(data, f"{name}.t", process_set)
     ends = np.cumsum(lengths)
-    return [cloudpickle.loads(data[end - length : end].tobytes()) for end, length in zip(ends, lengths)]
+    return [pickling.loads(data[end - length : end].tobytes()) for end, length in zip(ends, lengths)]
 
 
 def broadcast_object_fn(root_rank=0, name=None, process_set=global_process_set):
