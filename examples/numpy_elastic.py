@@ -37,22 +37,18 @@ def batch_of(step, size):
     return np.random.default_rng(step).integers(0, SAMPLES, size)
 
 
-def is_held(state, args):
-    """Whether to wait before the last step; the ranks agree on it, because each looks at another moment."""
-    if not args.hold or state.step < args.steps - 1:
-        return False
-    missing = np.array([0.0 if os.path.exists(args.hold) else 1.0])
-    return collective.allreduce(missing, op=ronde.Max, name="hold")[0] > 0
+def is_over(state, args):
+    """Whether all steps are done, or there is the sign to end; ranks agree on it, as each looks at another moment."""
+    if not args.until or state.step >= args.steps:
+        return state.step >= args.steps
+    told = np.array([1.0 if os.path.exists(args.until) else 0.0])
+    return collective.allreduce(told, op=ronde.Max, name="until")[0] > 0
 
 
 @elastic.run
 def train(state, data, args):
     features, labels = data
-    while state.step < args.steps:
-        if is_held(state, args):
-            time.sleep(0.05)
-            state.commit()
-            continue
+    while not is_over(state, args):
         batch = batch_of(state.step, args.batch_size)
         share = batch[ronde.rank() :: ronde.size()]
         loss, gradient = loss_and_gradient(state.weights, features[share], labels[share])
@@ -76,7 +72,7 @@ def main():
     parser.add_argument("--commit-every", type=int, default=1, help="steps between two commits")
     parser.add_argument("--print-every", type=int, default=10, help="steps between two lines")
     parser.add_argument("--pause", type=float, default=0, help="seconds to sleep in each step, to have time to look")
-    parser.add_argument("--hold", default="", help="file without which the last step is not done, for the same reason")
+    parser.add_argument("--until", default="", help="file that ends the training before all steps are done")
     args = parser.parse_args()
 
     ronde.init()

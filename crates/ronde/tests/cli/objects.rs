@@ -9,14 +9,14 @@ use insta::assert_snapshot;
 
 use crate::sandbox::Sandbox;
 
-/// The manifests of `make demo`, so that the demo cannot rot.
-fn demo(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/demo").join(name);
+/// The path of a manifest about a dance, a kind of its own.
+fn dance(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/dance").join(name);
     path.to_str().unwrap().to_owned()
 }
 
 fn applied(sandbox: &Sandbox, name: &str) {
-    let output = sandbox.run(&format!("apply -f {}", demo(name)));
+    let output = sandbox.run(&format!("apply -f {}", dance(name)));
     assert!(output.status.success(), "{}", sandbox.describe("apply", &output));
 }
 
@@ -24,13 +24,13 @@ fn applied(sandbox: &Sandbox, name: &str) {
 fn objects_are_applied_shown_and_survive_kill_9() {
     let sandbox = Sandbox::new();
     sandbox.up();
-    let first = sandbox.run(&format!("apply -f {}", demo("objects.yaml")));
-    let second = sandbox.run(&format!("apply -f {} -f {}", demo("more-dancers.yaml"), demo("too-few.yaml")));
+    let first = sandbox.run(&format!("apply -f {}", dance("objects.yaml")));
+    let second = sandbox.run(&format!("apply -f {} -f {}", dance("more-dancers.yaml"), dance("too-few.yaml")));
     sandbox.kill_9();
     sandbox.up();
     let gets = ["get dances -n demo", "get deploy -n demo -o wide", "get cm/settings -n demo -o name"];
     let gets = gets.map(|line| sandbox.transcript(line)).join("\n");
-    let applies = [first, second].map(|output| sandbox.describe("apply", &output).replace(&demo(""), ""));
+    let applies = [first, second].map(|output| sandbox.describe("apply", &output).replace(&dance(""), ""));
     assert_snapshot!("apply_and_get", format!("{}\n{gets}", applies.join("\n")));
 }
 
