@@ -322,7 +322,7 @@ impl Slice {
         let length = i64::try_from(items.len()).map_err(|_| Mismatch)?;
         let from_end = |at: i64| if at < 0 { at + length } else { at };
         let start = from_end(self.start.unwrap_or(0));
-        let end = if self.single { start + 1 } else { from_end(self.end.unwrap_or(length)) };
+        let end = if self.single { start.saturating_add(1) } else { from_end(self.end.unwrap_or(length)) };
         if start == end {
             return Ok(());
         }
@@ -425,6 +425,7 @@ mod tests {
         check("the last", ".spec.list[-1]", &[json!(40)]);
         check("a negative index", ".spec.list[-2]", &[json!(30)]);
         check("an index out of bounds", ".spec.list[9]", &[]);
+        check("the largest index", ".spec.list[9223372036854775807]", &[]);
         check("a slice", ".spec.list[1:3]", &[json!(20), json!(30)]);
         check("an open slice", ".spec.list[2:]", &[json!(30), json!(40)]);
         check("a slice with a step", ".spec.list[::2]", &[json!(10), json!(30)]);

@@ -5,7 +5,8 @@ mod running;
 use std::{io::Read as _, io::Write as _, net::TcpStream, os::unix::fs::PermissionsExt as _, time::Duration};
 
 use anyhow::Context as _;
-use http::StatusCode;
+use http::{Request, StatusCode};
+use kube::client::Body;
 use serde_json::json;
 
 use self::running::{Running, send};
@@ -121,5 +122,27 @@ async fn hostile_bodies_get_a_clear_answer_and_change_nothing() -> anyhow::Resul
         let (status, answer) = send(&admin, "GET", &format!("/api/v1/configmaps?{query}"), "").await?;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{query}: {answer}");
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_numbers_are_numbers_like_others() -> anyhow::Result<()> {
+    let server = Running::start().await?;
+    let admin = server.admin()?;
+    let most = i64::MAX;
+    for query in ["watch=1&timeoutSeconds", "watch=1&allowWatchBookmarks=1&timeoutSeconds", "limit"] {
+        let request = Request::get(format!("/api/v1/configmaps?{query}={most}")).body(Body::empty())?;
+        assert_eq!(admin.send(request).await.context(query)?.status(), StatusCode::OK, "{query}");
+    }
+    let maps = "/api/v1/namespaces/default/configmaps";
+    // Nobody counts the generations of this kind, so they are the client's own.
+    let map = json!({"metadata": {"name": "x", "generation": most, "finalizers": ["example.com/stay"]}});
+    assert_eq!(send(&admin, "POST", maps, map.to_string()).await?.0, StatusCode::CREATED);
+    let (status, answer) = send(&admin, "DELETE", &format!("{maps}/x?gracePeriodSeconds={most}"), "").await?;
+    assert_eq!((status, &answer["metadata"]["generation"]), (StatusCode::OK, &json!(most)), "{answer}");
+    let token = json!({"spec": {"expirationSeconds": most}}).to_string();
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let (status, answer) = send(&admin, "POST", &format!("{accounts}/default/token"), token).await?;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
     Ok(())
 }

@@ -179,7 +179,7 @@ impl Call {
             meta::set(new, "deletionGracePeriodSeconds", grace);
         }
         if meta::generation(old) > 0 && !meta::is_deleting(old) {
-            meta::set(new, "generation", meta::generation(old) + 1);
+            meta::set(new, "generation", meta::next_generation(old));
         }
         if self.resource.is_core("Namespace") {
             new["status"]["phase"] = "Terminating".into();

@@ -19,6 +19,11 @@ pub fn generation(object: &Value) -> i64 {
     object["metadata"]["generation"].as_i64().unwrap_or_default()
 }
 
+/// Returns the generation after this one. Clients set it themselves in kinds that do not count.
+pub fn next_generation(object: &Value) -> i64 {
+    generation(object).saturating_add(1)
+}
+
 pub fn finalizers(object: &Value) -> Vec<&str> {
     object["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }

@@ -123,7 +123,7 @@ impl Call {
             _ => self.resource.prepare_update(value, old),
         }
         if self.target.subresource != "status" && self.resource.bumps_generation(value, old) {
-            meta::set(value, "generation", meta::generation(old) + 1);
+            meta::set(value, "generation", meta::next_generation(old));
         }
         if self.resource.is_core("Pod") {
             pod_admission::admit_pod_update(value, old);

@@ -34,6 +34,8 @@ const CHUNK_BYTES: usize = 256 << 10;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// A watch without a time limit ends after this; clients then open another.
 const DURATION_DEFAULT: Duration = Duration::from_secs(45 * 60);
+/// The longest time limit: a year is as good as none, and clocks can still be added up.
+const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How long a watch from a future version waits for it.
 const FUTURE_MAX: Duration = Duration::from_secs(3);
 
@@ -73,7 +75,7 @@ pub async fn watch(
 ) -> Result<impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send + use<>, ApiError> {
     let changed = api.store().changes(&resource.collection);
     let now = Instant::now();
-    let ends = now + options.timeout_seconds.map_or(DURATION_DEFAULT, Duration::from_secs);
+    let ends = now + options.timeout_seconds.map_or(DURATION_DEFAULT, Duration::from_secs).min(DURATION_MAX);
     // In a box, for it is handed over with every chunk.
     let mut watcher = Box::new(Watcher {
         seen: 0,
