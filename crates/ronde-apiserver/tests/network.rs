@@ -9,7 +9,7 @@ use http::{Request, StatusCode};
 use kube::client::Body;
 use serde_json::json;
 
-use self::running::{Running, send};
+use self::running::{Running, send, send_as};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_those_with_a_token_get_in() -> anyhow::Result<()> {
@@ -144,5 +144,60 @@ async fn the_largest_numbers_are_numbers_like_others() -> anyhow::Result<()> {
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     let (status, answer) = send(&admin, "POST", &format!("{accounts}/default/token"), token).await?;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+    Ok(())
+}
+
+/// A kind whose objects may hold anything; returns the path of its collection.
+async fn define_anything(client: &kube::Client) -> anyhow::Result<&'static str> {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    let crd = json!({
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "versions": [version],
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+        },
+    });
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let (status, answer) = send(client, "POST", crds, crd.to_string()).await?;
+    anyhow::ensure!(status == StatusCode::CREATED, "{answer}");
+    Ok("/apis/example.com/v1/namespaces/default/things")
+}
+
+fn thing(name: &str, content: serde_json::Value) -> String {
+    let head = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}});
+    let mut thing = head;
+    thing["content"] = content;
+    thing.to_string()
+}
+
+async fn patch(
+    client: &kube::Client,
+    path: &str,
+    patch: &serde_json::Value,
+) -> anyhow::Result<(StatusCode, serde_json::Value)> {
+    send_as(client, "PATCH", path, "application/merge-patch+json", patch.to_string()).await
+}
+
+/// What is written of the owners of fields nests deeper than the fields.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_taken_however_deep_can_be_read_again() -> anyhow::Result<()> {
+    let server = Running::start().await?;
+    let admin = server.admin()?;
+    let things = define_anything(&admin).await?;
+    let mut taken = 0;
+    for depth in 100..140 {
+        let name = format!("deep-{depth}");
+        let content = (2..depth).fold(json!({"end": 1}), |inner, _| json!({"a": inner}));
+        let (status, _) = send(&admin, "POST", things, thing(&name, content)).await?;
+        if status == StatusCode::CREATED {
+            let (status, _) = patch(&admin, &format!("{things}/{name}"), &json!({"more": 1})).await?;
+            assert_eq!(status, StatusCode::OK, "{depth} levels");
+            taken += 1;
+        } else {
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{depth} levels");
+        }
+    }
+    assert!((1..40).contains(&taken), "{taken} of them were taken");
     Ok(())
 }

@@ -38,7 +38,7 @@ pub fn parse(body: &[u8], schema: Option<Node<'_>>) -> Result<Decoded, String> {
 fn read(body: &[u8], schema: Option<Node<'_>>) -> Result<Decoded, serde_json::Error> {
     let mut notes = Notes::default();
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let reader = Reader { schema, path: Path::Root, notes: &mut notes };
+    let reader = Reader { schema, path: Path::Root, depth: 0, notes: &mut notes };
     let value = reader.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(Decoded { value, problems: notes.into_messages() })
@@ -48,7 +48,18 @@ fn read(body: &[u8], schema: Option<Node<'_>>) -> Result<Decoded, serde_json::Er
 struct Reader<'a, 'n> {
     schema: Option<Node<'a>>,
     path: Path<'n>,
+    /// How many lists and objects are around it.
+    depth: usize,
     notes: &'n mut Notes,
+}
+
+impl Reader<'_, '_> {
+    /// Returns the depth of what is in the list or object that begins here.
+    fn deeper<E: Error>(&self) -> Result<usize, E> {
+        let depth = self.depth + 1;
+        // The words are found later, as for all faults.
+        if depth < DEPTH_MAX { Ok(depth) } else { Err(E::custom("too deep")) }
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_, '_> {
@@ -95,11 +106,11 @@ impl<'de> Visitor<'de> for Reader<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
-        let schema = self.schema.and_then(Node::items);
+        let (depth, schema) = (self.deeper()?, self.schema.and_then(Node::items));
         let mut items = Vec::new();
         loop {
             let path = Path::Index(&self.path, items.len());
-            match list.next_element_seed(Reader { schema, path, notes: &mut *self.notes })? {
+            match list.next_element_seed(Reader { schema, path, depth, notes: &mut *self.notes })? {
                 Some(item) => items.push(item),
                 None => return Ok(Value::Array(items)),
             }
@@ -107,7 +118,7 @@ impl<'de> Visitor<'de> for Reader<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
-        let mut fields = Map::new();
+        let (depth, mut fields) = (self.deeper()?, Map::new());
         while let Some(name) = object.next_key::<String>()? {
             let Known::Yes(schema) = known(self.schema, &name) else {
                 self.notes.unknown(Path::Field(&self.path, &name));
@@ -117,13 +128,13 @@ impl<'de> Visitor<'de> for Reader<'_, '_> {
             match fields.entry(name) {
                 Entry::Vacant(field) => {
                     let path = Path::Field(&self.path, field.key());
-                    let value = object.next_value_seed(Reader { schema, path, notes: &mut *self.notes })?;
+                    let value = object.next_value_seed(Reader { schema, path, depth, notes: &mut *self.notes })?;
                     field.insert(value);
                 }
                 Entry::Occupied(mut field) => {
                     let path = Path::Field(&self.path, field.key());
                     self.notes.duplicate(path);
-                    let value = object.next_value_seed(Reader { schema, path, notes: &mut *self.notes })?;
+                    let value = object.next_value_seed(Reader { schema, path, depth, notes: &mut *self.notes })?;
                     field.insert(value);
                 }
             }

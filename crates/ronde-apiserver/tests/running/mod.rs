@@ -64,7 +64,17 @@ pub async fn send(
     path: &str,
     body: impl Into<Vec<u8>>,
 ) -> anyhow::Result<(StatusCode, Value)> {
-    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    send_as(client, method, path, "application/json", body).await
+}
+
+pub async fn send_as(
+    client: &Client,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: impl Into<Vec<u8>>,
+) -> anyhow::Result<(StatusCode, Value)> {
+    let request = Request::builder().method(method).uri(path).header("content-type", content_type);
     let response = client.send(request.body(Body::from(body.into()))?).await?;
     let status = response.status();
     let bytes = response.into_body().collect().await?.to_bytes();

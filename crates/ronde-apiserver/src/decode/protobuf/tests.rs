@@ -334,13 +334,13 @@ fn depth_is_bounded() {
     };
     // The object, spec, versions, a version and its schema are above.
     assert!(parse(&nested(DEPTH_MAX - 6)).is_ok());
-    check_refused(&nested(DEPTH_MAX - 5), "exceeded max depth of 128");
+    check_refused(&nested(DEPTH_MAX - 5), "exceeded max depth of 120");
     let raw = |levels: usize| {
         let json = "[".repeat(levels) + &"]".repeat(levels);
         object("apps/v1", "ControllerRevision", &[message(2, &[text(1, &json)])])
     };
     assert!(parse(&raw(DEPTH_MAX - 1)).is_ok());
-    check_refused(&raw(DEPTH_MAX), "exceeded max depth of 128");
+    check_refused(&raw(DEPTH_MAX), "exceeded max depth of 120");
 }
 
 /// Messages that only stand in the table because their fields stand in a parent.
