@@ -171,6 +171,32 @@ fn thing(name: &str, content: serde_json::Value) -> String {
     thing.to_string()
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn patch_after_patch_an_object_stays_within_bounds() -> anyhow::Result<()> {
+    let server = Running::start().await?;
+    let admin = server.admin()?;
+    let things = define_anything(&admin).await?;
+    let finalized = json!({"metadata": {"finalizers": ["example.com/stay"]}});
+    assert_eq!(send(&admin, "POST", things, thing("x", json!({}))).await?.0, StatusCode::CREATED);
+    assert_eq!(patch(&admin, &format!("{things}/x"), &finalized).await?.0, StatusCode::OK);
+    let (mut taken, more) = (0, "y".repeat(1 << 20));
+    let refused = loop {
+        let (status, answer) = patch(&admin, &format!("{things}/x"), &json!({format!("part{taken}"): more})).await?;
+        if status != StatusCode::OK {
+            break (status, answer);
+        }
+        taken += 1;
+        anyhow::ensure!(taken < 10, "an object of {taken} MiB");
+    };
+    assert_eq!((refused.0, &refused.1["reason"]), (StatusCode::PAYLOAD_TOO_LARGE, &json!("RequestEntityTooLarge")));
+    assert_eq!(taken, 2, "parts of one MiB in three");
+    // It is as it was before, and can be deleted.
+    assert_eq!(send(&admin, "DELETE", &format!("{things}/x"), "").await?.0, StatusCode::OK);
+    let (_, left) = send(&admin, "GET", &format!("{things}/x"), "").await?;
+    assert!(left["metadata"]["deletionTimestamp"].is_string() && left["part2"].is_null());
+    Ok(())
+}
+
 async fn patch(
     client: &kube::Client,
     path: &str,

@@ -152,6 +152,15 @@ impl Draft {
         Self { place: Place::new(text("namespace"), text("name")), meta: Meta::of(value), tail: tail.into() }
     }
 
+    /// Returns how long the stored form is, but for the revision.
+    pub fn size(&self) -> usize {
+        self.tail.len()
+    }
+
+    pub fn is_deleting(&self) -> bool {
+        self.meta.deleting
+    }
+
     pub(super) fn at(self, revision: Revision) -> Object {
         let mut raw = Vec::with_capacity(HEAD.len() + 20 + self.tail.len());
         raw.extend_from_slice(HEAD);

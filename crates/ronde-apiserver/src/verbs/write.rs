@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::{Call, Shown, meta};
 use crate::{
     admission::{self, Operation, Review, Stored},
+    decode,
     error::{ApiError, FieldError},
     http::query::FieldValidation,
     kinds,
@@ -14,6 +15,11 @@ use crate::{
 
 /// How often a write without a version of its own is tried again when others write in between.
 pub const TRIES_MAX: usize = 16;
+
+/// The longest object that is stored: as long as the longest body. etcd takes half of that, of a more compact form.
+const OBJECT_BYTES_MAX: usize = decode::BODY_BYTES_MAX;
+/// What a deletion may add to it, such as the time of the end and finalizers, so that everything can be deleted.
+const DELETION_BYTES_MAX: usize = 64 << 10;
 
 impl Call {
     /// Brings a decoded object into the form of its schema and defaults it; returns the warnings this leads to.
@@ -115,9 +121,9 @@ impl Call {
             return if taken { Err(self.taken()) } else { Ok(Shown::Value(value)) };
         }
         let expect = over.map_or(Expect::Absent, |old| Expect::Revision(old.revision));
-        let change =
-            Change { key: self.key(), expect, draft: Draft::new(&self.resource.to_stored(value)), removes: false };
-        self.commit(change).await
+        let draft = Draft::new(&self.resource.to_stored(value));
+        check_size(&draft)?;
+        self.commit(Change { key: self.key(), expect, draft, removes: false }).await
     }
 
     /// Removes an object; watches see `last`.
@@ -154,9 +160,17 @@ impl Call {
             CommitError::Missing => ApiError::not_found(self.subject()),
             CommitError::Changed => ApiError::conflict(self.subject(), MODIFIED),
             CommitError::Disk(source) => ApiError::internal(format!("cannot write to the store: {source}")),
-            CommitError::Closing => ApiError::new(503, "ServiceUnavailable", "the server is shutting down"),
+            CommitError::Closing => {
+                ApiError::new(503, "ServiceUnavailable", "the server is shutting down")
+            }
         }
     }
+}
+
+/// Refuses what patch after patch could make of an object.
+fn check_size(draft: &Draft) -> Result<(), ApiError> {
+    let limit = if draft.is_deleting() { OBJECT_BYTES_MAX + DELETION_BYTES_MAX } else { OBJECT_BYTES_MAX };
+    if draft.size() > limit { Err(decode::too_large()) } else { Ok(()) }
 }
 
 fn operation(old: Option<&Value>) -> Operation {
