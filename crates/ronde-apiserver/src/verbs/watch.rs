@@ -3,7 +3,7 @@
 //! A watcher holds no queue of its own: it keeps a place in the collection's log and reads on when it is polled. So a
 //! client that reads slowly costs nothing, and one that falls out of the log is told so (410) and ends.
 
-use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration, vec};
 
 use bytes::Bytes;
 use futures::Stream;
@@ -28,7 +28,7 @@ use crate::{
 
 /// How many events are looked at in one go.
 const CHUNK_EVENTS: usize = 256;
-/// A chunk of the answer is closed when it has this size, so that a client which does not read costs no more.
+/// A chunk of the answer is closed once it has this size: a client that does not read costs this much and one object.
 const CHUNK_BYTES: usize = 256 << 10;
 /// How often a quiet watch says how far it is, as the real server does.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -57,8 +57,10 @@ struct Watcher {
     ends: Instant,
     bookmarks: bool,
     bookmark_due: bool,
-    /// Chunks ready to be sent.
-    ready: VecDeque<Bytes>,
+    /// What was there when the watch began and has not been sent yet. The store holds most of it anyway.
+    present: vec::IntoIter<Arc<Object>>,
+    /// Whether the end of it is to be marked.
+    present_end_due: bool,
     over: bool,
 }
 
@@ -86,7 +88,8 @@ pub async fn watch(
         ends,
         bookmarks: options.bookmarks,
         bookmark_due: false,
-        ready: VecDeque::new(),
+        present: Vec::new().into_iter(),
+        present_end_due: false,
         over: false,
         api,
         resource,
@@ -116,54 +119,74 @@ impl Watcher {
                 // A stale version is refused in the stream, as the real server does: clients look for it there.
                 Ok(())
             }
-            None => self.send_present(options),
+            None => self.begin_with_present(options),
         }
     }
 
-    /// Sends what exists now as if it had just been added.
-    fn send_present(&mut self, options: &ListOptions) -> Result<(), ApiError> {
+    /// Lets the watch begin with what exists now, as if it had just been added.
+    fn begin_with_present(&mut self, options: &ListOptions) -> Result<(), ApiError> {
         let range = Range { namespace: self.filter.namespace.clone(), ..Range::default() };
         let page = self.api.store().list(&self.resource.collection, &range).map_err(|_| expired(0, 0))?;
-        let mut chunk = Vec::new();
-        for object in page.objects.iter().filter(|object| self.filter.matches(object)) {
-            self.encoder.event("ADDED", &self.resource, object, &mut chunk);
-        }
         self.seen = page.revision;
-        if options.send_initial_events == Some(true) && options.bookmarks {
-            self.bookmark(true, &mut chunk);
-        }
-        self.ready.extend((!chunk.is_empty()).then(|| chunk.into()));
+        self.present = page.objects.into_iter();
+        self.present_end_due = options.send_initial_events == Some(true) && options.bookmarks;
         Ok(())
     }
 
     /// Waits for the next chunk; none when the watch is over.
     async fn next_chunk(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(chunk) = self.ready.pop_front() {
-                return Some(chunk);
-            }
             if self.over {
                 return None;
             }
+            let chunk = self.next_part();
+            if !chunk.is_empty() {
+                return Some(chunk);
+            }
             if !self.behind {
                 self.wait().await;
-                continue;
-            }
-            match self.read_on() {
-                Ok(chunk) => {
-                    self.ready.extend((!chunk.is_empty()).then_some(chunk));
-                    if std::mem::take(&mut self.bookmark_due) {
-                        let mut bookmark = Vec::new();
-                        self.bookmark(false, &mut bookmark);
-                        self.ready.push_back(bookmark.into());
-                    }
-                }
-                Err(TooOld { asked, oldest }) => {
-                    self.over = true;
-                    return Some(error_event(&expired(asked, oldest)));
-                }
             }
         }
+    }
+
+    /// Returns what can be sent at once; empty if there is nothing.
+    fn next_part(&mut self) -> Bytes {
+        let present = self.read_present();
+        if !present.is_empty() {
+            return present.into();
+        }
+        let events = if self.behind { self.read_on() } else { Ok(Bytes::new()) };
+        match events {
+            Ok(events) if events.is_empty() && !self.behind => self.due_bookmark().into(),
+            Ok(events) => events,
+            Err(TooOld { asked, oldest }) => {
+                self.over = true;
+                error_event(&expired(asked, oldest))
+            }
+        }
+    }
+
+    fn due_bookmark(&mut self) -> Vec<u8> {
+        let mut bookmark = Vec::new();
+        if std::mem::take(&mut self.bookmark_due) {
+            self.bookmark(false, &mut bookmark);
+        }
+        bookmark
+    }
+
+    /// Reads the next part of what was there at the beginning, and the mark at its end.
+    fn read_present(&mut self) -> Vec<u8> {
+        let mut chunk = Vec::new();
+        for object in self.present.by_ref().filter(|object| self.filter.matches(object)) {
+            self.encoder.event("ADDED", &self.resource, &object, &mut chunk);
+            if chunk.len() > CHUNK_BYTES {
+                return chunk;
+            }
+        }
+        if std::mem::take(&mut self.present_end_due) {
+            self.bookmark(true, &mut chunk);
+        }
+        chunk
     }
 
     /// Reads the next part of the log; empty if nothing of it is to be seen.
