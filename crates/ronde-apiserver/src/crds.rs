@@ -3,6 +3,8 @@
 //! What is served follows the stored CRDs at once (see [`Api::written`]); this loop only keeps their status true and,
 //! when one is deleted, deletes its objects before it lets the CRD go.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -24,9 +26,11 @@ pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// Keeps CRDs in order until the server stops.
 pub async fn run(api: Api) {
     let mut changed = api.store().any_change();
+    let mut known = BTreeSet::new();
     loop {
         changed.mark_unchanged();
         let crds = stored(&api);
+        forget_gone(&api, &mut known, &crds);
         for crd in &crds {
             let step =
                 if meta::is_deleting(crd) { clean_up(&api, crd).await } else { keep_status(&api, crd, &crds).await };
@@ -53,6 +57,15 @@ pub async fn run(api: Api) {
 fn stored(api: &Api) -> Vec<Value> {
     let page = api.store().list(CRDS, &Range::default());
     page.map(|page| page.objects.iter().map(|object| object.value()).collect()).unwrap_or_default()
+}
+
+/// Frees what the store keeps of the past of resources whose CRDs have gone.
+fn forget_gone(api: &Api, known: &mut BTreeSet<String>, crds: &[Value]) {
+    let present: BTreeSet<String> = crds.iter().map(|crd| meta::text(crd, "name").to_owned()).collect();
+    for gone in known.difference(&present) {
+        api.store().forget(gone);
+    }
+    *known = present;
 }
 
 fn call(api: &Api, name: &str, subresource: &str) -> Result<Call, ApiError> {

@@ -18,8 +18,9 @@ use super::{
 /// A reflector that reconnects within a minute at 100 writes a second still finds its place.
 const EVENTS_MAX: usize = 10_000;
 
-/// The same bound in bytes, for collections of large objects: 16 MiB is five objects of the largest size allowed.
-const BYTES_MAX: usize = 16 << 20;
+/// The same bound in bytes, for collections of large objects. An update counts with the state before it, so this is
+/// five updates of objects of the largest size allowed.
+const BYTES_MAX: usize = 32 << 20;
 
 /// What a write did to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,18 +68,28 @@ impl Event {
     pub fn revision(&self) -> Revision {
         self.object.revision
     }
+
+    /// How much memory the event may keep from being freed. Of two updates in a row both keep the state in between.
+    fn bytes(&self) -> usize {
+        self.object.raw().len() + self.before.as_ref().map_or(0, |before| before.raw().len())
+    }
 }
 
 impl History {
+    /// An empty log of a collection about which nothing is known up to a revision.
+    pub(super) fn after_forgetting(forgotten: Revision) -> Self {
+        Self { forgotten, ..Self::default() }
+    }
+
     pub(super) fn push(&mut self, event: Event) {
-        self.bytes += event.object.raw().len();
+        self.bytes += event.bytes();
         if let Some(newest) = self.events.back() {
             *newest.line.lock() = None;
         }
         self.events.push_back(Arc::new(event));
         while self.events.len() > EVENTS_MAX || (self.bytes > BYTES_MAX && self.events.len() > 1) {
             let Some(oldest) = self.events.pop_front() else { break };
-            self.bytes -= oldest.object.raw().len();
+            self.bytes -= oldest.bytes();
             self.forgotten = oldest.revision();
         }
     }
@@ -101,7 +112,9 @@ impl History {
         Ok(later.map(|event| (event.object.place.clone(), event.before.clone())).collect())
     }
 
-    fn reaches(&self, since: Revision, start: Revision) -> Result<(), TooOld> {
+    /// # Errors
+    /// If something may have happened after `since` that has been forgotten.
+    pub(super) fn reaches(&self, since: Revision, start: Revision) -> Result<(), TooOld> {
         let oldest = self.forgotten.max(start);
         if since < oldest { Err(TooOld { asked: since, oldest }) } else { Ok(()) }
     }
@@ -112,9 +125,25 @@ mod tests {
     use super::*;
     use crate::store::Draft;
 
+    fn object(revision: Revision, filler: usize) -> Arc<Object> {
+        Arc::new(Draft::new(&serde_json::json!({"metadata": {"name": "a"}, "x": "x".repeat(filler)})).at(revision))
+    }
+
     fn event(revision: Revision) -> Event {
-        let object = Draft::new(&serde_json::json!({"metadata": {"name": "a"}})).at(revision);
-        Event::new(EventKind::Modified, Arc::new(object), None)
+        Event::new(EventKind::Modified, object(revision, 0), None)
+    }
+
+    #[test]
+    fn what_an_event_replaced_counts_too() {
+        let mut history = History::default();
+        let (large, updates) = (1 << 20, 100);
+        for revision in 1..=updates {
+            let (before, after) = (object(revision, large), object(revision + updates, large));
+            history.push(Event::new(EventKind::Modified, after, Some(before)));
+        }
+        let held: usize = history.events.iter().map(|event| event.bytes()).sum();
+        assert!(held <= BYTES_MAX && held > BYTES_MAX / 2, "{} events hold {held} bytes", history.events.len());
+        assert_eq!(history.bytes, held);
     }
 
     #[test]

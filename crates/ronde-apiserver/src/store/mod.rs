@@ -44,6 +44,8 @@ struct State {
     /// The revision at which this process started: the log knows nothing from before.
     start: Revision,
     collections: BTreeMap<Arc<str>, Collection>,
+    /// When a collection was last forgotten: of one that is not there, nothing is known up to here.
+    forgotten: Revision,
     /// The newest revision of all; the loops of the server wait on it.
     changed: watch::Sender<Revision>,
 }
@@ -141,6 +143,7 @@ impl Store {
         let state = self.state.read();
         let revision = range.at.unwrap_or(state.revision);
         let Some(contents) = state.collections.get(collection) else {
+            History::after_forgetting(state.forgotten).reaches(revision, state.start)?;
             return Ok(Page { revision, objects: Vec::new() });
         };
         let objects = if revision >= state.revision {
@@ -164,11 +167,20 @@ impl Store {
         let state = self.state.read();
         let events = match state.collections.get(collection) {
             Some(contents) => contents.history.after(since, state.start, limit)?,
-            None => History::default().after(since, state.start, limit)?,
+            None => History::after_forgetting(state.forgotten).after(since, state.start, limit)?,
         };
         let newest = events.last().map_or(since, |event| event.revision());
         let complete_to = if events.len() < limit { state.revision.max(since) } else { newest };
         Ok(Events { events, complete_to })
+    }
+
+    /// Frees what is kept of a collection that will not be asked for any more. Its watches end.
+    pub fn forget(&self, collection: &str) {
+        let mut state = self.state.write();
+        if state.collections.get(collection).is_some_and(|contents| contents.objects.is_empty()) {
+            state.collections.remove(collection);
+            state.forgotten = state.revision;
+        }
     }
 
     /// Returns a signal that carries the newest revision of all collections.
@@ -191,7 +203,7 @@ impl State {
     }
 
     fn collection(&mut self, name: &Arc<str>) -> &mut Collection {
-        self.collections.entry(name.clone()).or_insert_with(Collection::new)
+        self.collections.entry(name.clone()).or_insert_with(|| Collection::new(self.forgotten))
     }
 
     /// Makes one durable write visible: the object and the log.
@@ -215,8 +227,9 @@ impl State {
 }
 
 impl Collection {
-    fn new() -> Self {
-        Self { objects: BTreeMap::new(), history: History::default(), changed: watch::Sender::new(0) }
+    fn new(forgotten: Revision) -> Self {
+        let history = History::after_forgetting(forgotten);
+        Self { objects: BTreeMap::new(), history, changed: watch::Sender::new(0) }
     }
 
     fn range<'a>(&'a self, range: &'a Range) -> impl Iterator<Item = (&'a Place, &'a Arc<Object>)> {

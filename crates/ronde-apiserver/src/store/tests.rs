@@ -130,6 +130,31 @@ async fn the_file_does_not_grow_with_updates_of_one_object() -> anyhow::Result<(
     Ok(())
 }
 
+#[tokio::test]
+async fn a_forgotten_collection_takes_its_past_with_it() -> anyhow::Result<()> {
+    let store = Store::in_memory()?;
+    let before = store.revision();
+    let a = store.commit(put("a", Expect::Absent, 1)).await?;
+    store.forget("configmaps");
+    assert_eq!(store.get(&key("a")), Some(a.clone()), "what holds objects is not forgotten");
+    let mut changes = store.changes(&"configmaps".into());
+    store.commit(remove(&a)).await?;
+    store.forget("configmaps");
+    changes.mark_unchanged();
+    assert!(changes.changed().await.is_err(), "its watches end");
+    assert!(store.counts().is_empty());
+    let now = store.revision();
+    // Also after a collection of that name has come again.
+    for name in ["b", "c"] {
+        let range = Range { at: Some(before), ..Range::default() };
+        assert_eq!(store.events("configmaps", before, 10).err(), Some(TooOld { asked: before, oldest: now }));
+        assert_eq!(store.list("configmaps", &range).err(), Some(TooOld { asked: before, oldest: now }));
+        assert!(store.events("configmaps", now, 10).is_ok());
+        store.commit(put(name, Expect::Absent, 1)).await?;
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
