@@ -21,16 +21,37 @@ use crate::{
 /// The Kubernetes version that clients are told; behaviour follows that release.
 const VERSION: (&str, &str, &str) = ("1", "34", "v1.34.4+ronde");
 
-/// The names of checks that clients ask for; our answer to any request says that all of them pass.
-const CHECKS: [&str; 3] = ["etcd", "log", "ping"];
+/// The names of checks that clients ask for. Only the one of the store, which is etcd to clients, can fail: who gets an
+/// answer at all has passed the others.
+const CHECKS: [&str; 3] = ["ping", "log", STORE_CHECK];
+const STORE_CHECK: &str = "etcd";
+const STORE_FAILED: &str = "cannot write to the store, start the server again";
 
-pub async fn healthy() -> Reply {
-    reply::with_type(StatusCode::OK, "text/plain; charset=utf-8", b"ok".to_vec())
+pub async fn healthy(State(api): State<Api>) -> Reply {
+    if api.store().is_writable() {
+        return plain(StatusCode::OK, "ok");
+    }
+    let line = |check: &str| match check {
+        STORE_CHECK => format!("[-]{check} failed: {STORE_FAILED}\n"),
+        check => format!("[+]{check} ok\n"),
+    };
+    let lines: String = CHECKS.map(line).concat();
+    plain(StatusCode::INTERNAL_SERVER_ERROR, &format!("{lines}health check failed\n"))
 }
 
 /// One of the checks that make up the health of the server, by name.
-pub async fn health_check(Path(check): Path<String>) -> Reply {
-    if CHECKS.contains(&check.as_str()) { healthy().await } else { page_not_found() }
+pub async fn health_check(State(api): State<Api>, Path(check): Path<String>) -> Reply {
+    match check.as_str() {
+        STORE_CHECK if !api.store().is_writable() => {
+            plain(StatusCode::INTERNAL_SERVER_ERROR, &format!("internal server error: {STORE_FAILED}\n"))
+        }
+        check if CHECKS.contains(&check) => plain(StatusCode::OK, "ok"),
+        _ => page_not_found(),
+    }
+}
+
+fn plain(status: StatusCode, text: &str) -> Reply {
+    reply::with_type(status, "text/plain; charset=utf-8", text.as_bytes().to_vec())
 }
 
 pub async fn version() -> Reply {
@@ -191,4 +212,24 @@ fn openapi_document(document: Document) -> Reply {
         answer.headers_mut().insert(header::ETAG, tag);
     }
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{auth::Keys, store::power_loss, verbs::ServiceNetwork, world::World};
+
+    #[tokio::test]
+    async fn who_cannot_write_is_not_healthy() -> anyhow::Result<()> {
+        let store = power_loss::store_after_a_failure().await?;
+        let keys = Keys::new("token".to_owned(), &Keys::generate().map_err(|_| anyhow::anyhow!("no keys"))?)
+            .map_err(|_| anyhow::anyhow!("no keys"))?;
+        let api = Api::new(store, World::real(), keys, None, Vec::new(), ServiceNetwork::default());
+        assert_eq!(healthy(State(api.clone())).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let status = async |check: &str| health_check(State(api.clone()), Path(check.to_owned())).await.status();
+        assert_eq!(status("etcd").await, StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(status("ping").await, StatusCode::OK);
+        assert_eq!(status("nonsense").await, StatusCode::NOT_FOUND);
+        Ok(())
+    }
 }

@@ -7,7 +7,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
@@ -54,7 +57,7 @@ pub enum CommitError {
     Changed,
     #[error("cannot write to the store")]
     Disk(#[source] Arc<redb::Error>),
-    #[error("the store is closing")]
+    #[error("the store is closing or has failed")]
     Closing,
 }
 
@@ -63,6 +66,8 @@ pub(super) struct Committer {
     /// Shared with readers; only [`Committer::write_batch`] writes to it.
     state: Arc<RwLock<State>>,
     queue: Mutex<Queue>,
+    /// Whether the last batch could not be made durable.
+    failed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -78,7 +83,11 @@ struct Request {
 
 impl Committer {
     pub(super) fn new(disk: Disk, state: Arc<RwLock<State>>) -> Self {
-        Self { disk, state, queue: Mutex::default() }
+        Self { disk, state, queue: Mutex::default(), failed: AtomicBool::new(false) }
+    }
+
+    pub(super) fn is_writable(&self) -> bool {
+        !self.failed.load(Ordering::Relaxed)
     }
 
     pub(super) async fn commit(self: Arc<Self>, change: Change) -> Result<Written, CommitError> {
@@ -96,6 +105,7 @@ impl Committer {
 
     /// Writes batches until nothing waits.
     fn lead(&self) {
+        let _guard = Leading(self);
         loop {
             let batch = {
                 let mut queue = self.queue.lock();
@@ -125,7 +135,9 @@ impl Committer {
         }
         // 2. Make them durable.
         let rows: Vec<_> = accepted.iter().map(|(write, _)| write.row()).collect();
-        if let Err(error) = self.disk.write(&rows, plan.revision) {
+        let durable = self.disk.write(&rows, plan.revision);
+        self.failed.store(durable.is_err(), Ordering::Relaxed);
+        if let Err(error) = durable {
             let error = Arc::new(error);
             tracing::error!(error = %error, "the store refuses to write");
             for (_, answer) in accepted {
@@ -146,6 +158,20 @@ impl Committer {
         }
         // 4. Wake the watchers; not sooner, for all of them want to read at once.
         state.announce(collections.iter());
+    }
+}
+
+/// Held by the leader: if it panics, those who wait are answered, and the next writer leads.
+struct Leading<'a>(&'a Committer);
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.failed.store(true, Ordering::Relaxed);
+            let mut queue = self.0.queue.lock();
+            queue.led = false;
+            queue.waiting.clear();
+        }
     }
 }
 

@@ -12,7 +12,7 @@ mod disk;
 mod history;
 mod object;
 #[cfg(test)]
-mod power_loss;
+pub(crate) mod power_loss;
 #[cfg(test)]
 mod tests;
 
@@ -181,6 +181,11 @@ impl Store {
             state.collections.remove(collection);
             state.forgotten = state.revision;
         }
+    }
+
+    /// Whether the last write could be made durable. A disk that has failed is not written to before the next start.
+    pub fn is_writable(&self) -> bool {
+        self.committer.is_writable()
     }
 
     /// Returns a signal that carries the newest revision of all collections.

@@ -4,12 +4,19 @@
 //! last sync a random part, some of them torn in the middle, as a real disk may. Every write that was acknowledged
 //! before must be there afterwards, and every object must be whole.
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::{Change, Disk, Draft, Expect, Key, Range, Revision, Store};
+use super::{Change, CommitError, Disk, Draft, Expect, Key, Range, Revision, Store};
 
 const SEEDS: u64 = 100;
 const WRITES: usize = 40;
@@ -162,6 +169,73 @@ fn check(seed: u64) {
         let value = object.value();
         assert_eq!(value["data"]["first"], value["data"]["last"], "seed {seed}: half an object");
     }
+}
+
+/// A store whose disk has failed once, and works again.
+pub(crate) async fn store_after_a_failure() -> anyhow::Result<Store> {
+    let disk = Fragile::new(Vec::new(), usize::MAX);
+    let store = Store::with_disk(Disk::with_backend(disk.clone())?)?;
+    let first = store.commit(change("a", 0, None)).await?;
+    anyhow::ensure!(store.is_writable());
+    disk.0.lock().operations_left = 0;
+    let failed = store.commit(change("a", 1, Some(first.revision))).await;
+    anyhow::ensure!(matches!(failed, Err(CommitError::Disk(_))), "{failed:?}");
+    disk.0.lock().operations_left = usize::MAX;
+    Ok(store)
+}
+
+/// redb does not trust a file any more once it has failed.
+#[tokio::test]
+async fn a_disk_that_has_failed_is_told_until_the_next_start() -> anyhow::Result<()> {
+    let store = store_after_a_failure().await?;
+    assert!(!store.is_writable());
+    let first = store.get(&key("a")).ok_or_else(|| anyhow::anyhow!("what is there can still be read"))?;
+    assert!(store.commit(change("a", 2, Some(first.revision))).await.is_err());
+    assert!(!store.is_writable());
+    Ok(())
+}
+
+/// A disk that panics when it is told to.
+#[derive(Debug, Default)]
+struct Broken {
+    inner: redb::backends::InMemoryBackend,
+    breaks: Arc<AtomicBool>,
+}
+
+impl redb::StorageBackend for Broken {
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.inner.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        assert!(!self.breaks.load(Ordering::Relaxed), "a bug below the store");
+        self.inner.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.inner.write(offset, data)
+    }
+}
+
+#[tokio::test]
+async fn a_panic_under_a_write_leaves_nobody_waiting() -> anyhow::Result<()> {
+    let disk = Broken::default();
+    let breaks = disk.breaks.clone();
+    let store = Store::with_disk(Disk::with_backend(disk)?)?;
+    breaks.store(true, Ordering::Relaxed);
+    let together = futures::future::join_all((0..10).map(|n| store.commit(change(&format!("o{n}"), n, None))));
+    assert!(together.await.iter().all(Result::is_err), "none of them is durable");
+    assert!(store.commit(change("late", 0, None)).await.is_err(), "nor is a later one, and it is answered");
+    assert!(!store.is_writable());
+    Ok(())
 }
 
 #[test]

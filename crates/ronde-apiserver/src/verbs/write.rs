@@ -161,7 +161,7 @@ impl Call {
             CommitError::Changed => ApiError::conflict(self.subject(), MODIFIED),
             CommitError::Disk(source) => ApiError::internal(format!("cannot write to the store: {source}")),
             CommitError::Closing => {
-                ApiError::new(503, "ServiceUnavailable", "the server is shutting down")
+                ApiError::new(503, "ServiceUnavailable", "the server is shutting down or has failed")
             }
         }
     }
