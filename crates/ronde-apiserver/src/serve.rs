@@ -27,7 +27,7 @@ use hyper_util::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::Semaphore,
     time::{Instant, Sleep, sleep},
 };
@@ -44,6 +44,8 @@ use crate::{
 const CONNECTIONS_MAX: usize = 4096;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// The length of HTTP/2's preface.
+const GREETING_BYTES: usize = 24;
 /// A client that takes nothing for this long is gone.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long open requests may go on once the server is asked to stop.
@@ -71,6 +73,7 @@ pub async fn serve(
             (Ok((stream, _)), Ok(place)) => {
                 let (acceptor, router, stop) = (acceptor.clone(), router.clone(), stop.clone());
                 tasks.spawn(async move {
+                    let _ = stream.set_nodelay(true);
                     if let Err(error) = connection(stream, acceptor, router, stop).await {
                         tracing::debug!(%error, "a connection ended early");
                     }
@@ -90,16 +93,15 @@ pub async fn serve(
 }
 
 async fn connection(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     acceptor: TlsAcceptor,
     router: Router,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    stream.set_nodelay(true)?;
     let patience = Patience::default();
     let stream = Unstalled::new(stream, patience.clone());
     let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
-    let stream = shaken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let stream = Greeted::new(shaken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??);
     let mut server = auto::Builder::new(TokioExecutor::new());
     server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     server.http2().timer(TokioTimer::new()).keep_alive_interval(Some(HEAD_TIMEOUT)).max_concurrent_streams(1000);
@@ -204,6 +206,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Unstalled<S> {
         self.watch(context, result)
     }
 
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.watch(context, result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_flush(context)
     }
@@ -214,11 +229,142 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Unstalled<S> {
     }
 }
 
+/// A stream whose first bytes have to come in time. Hyper keeps the time of a head only when it knows by them which
+/// version is spoken.
+struct Greeted<S> {
+    stream: S,
+    /// Runs until enough has come.
+    due: Option<Pin<Box<Sleep>>>,
+    bytes_missing: usize,
+}
+
+impl<S> Greeted<S> {
+    fn new(stream: S) -> Self {
+        Self { stream, due: Some(Box::pin(sleep(HEAD_TIMEOUT))), bytes_missing: GREETING_BYTES }
+    }
+
+    fn came(&mut self, bytes: usize) {
+        self.bytes_missing = self.bytes_missing.saturating_sub(bytes);
+        if self.bytes_missing == 0 {
+            self.due = None;
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Greeted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let Some(due) = &mut self.due else { return result };
+        if result.is_pending() && due.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        self.came(buffer.filled().len() - before);
+        result
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Greeted<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncWriteExt as _, duplex};
+    use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio_rustls::{TlsConnector, client::TlsStream};
 
     use super::*;
+    use crate::identity::Identity;
+
+    /// As much as is under way between a client and the server.
+    const PIPE_BYTES: usize = 64 << 10;
+
+    /// Serves one connection without a network.
+    fn served(identity: &Identity) -> (DuplexStream, tokio::task::JoinHandle<io::Result<()>>) {
+        let (near, far) = duplex(PIPE_BYTES);
+        let acceptor = TlsAcceptor::from(identity.tls.clone());
+        (far, tokio::spawn(connection(near, acceptor, Router::new(), CancellationToken::new())))
+    }
+
+    async fn shake_hands(identity: &Identity, stream: DuplexStream) -> anyhow::Result<TlsStream<DuplexStream>> {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(identity.ca_pem.as_bytes())?)?;
+        let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let name = ServerName::try_from("127.0.0.1")?;
+        Ok(TlsConnector::from(Arc::new(config)).connect(name, stream).await?)
+    }
+
+    fn identity() -> anyhow::Result<Identity> {
+        let folder = tempfile::tempdir()?;
+        Ok(Identity::open(folder.path(), &["127.0.0.1".parse()?])?)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_shake_hands_is_given_up() -> anyhow::Result<()> {
+        let started = Instant::now();
+        let (_silent, ended) = served(&identity()?);
+        assert_eq!(ended.await?.expect_err("nobody spoke").kind(), io::ErrorKind::TimedOut);
+        assert_eq!(started.elapsed(), HANDSHAKE_TIMEOUT);
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_say_all_of_a_head_is_given_up() -> anyhow::Result<()> {
+        let identity = identity()?;
+        for said in ["", "P", "PRI * HTTP/2.0\r\n", "GET", "GET /healthz HTTP/1.1\r\nHost: a\r\nX-Slow: "] {
+            let (stream, ended) = served(&identity);
+            let mut client = shake_hands(&identity, stream).await?;
+            let started = Instant::now();
+            client.write_all(said.as_bytes()).await?;
+            // Whatever it still sends, it ends.
+            client.read_to_end(&mut Vec::new()).await.ok();
+            let _ = ended.await?;
+            assert!(started.elapsed() <= HEAD_TIMEOUT * 2, "after {said:?}: {:?}", started.elapsed());
+        }
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_says_it_slowly_but_in_time_is_answered() -> anyhow::Result<()> {
+        let identity = identity()?;
+        let (stream, _ended) = served(&identity);
+        let mut client = shake_hands(&identity, stream).await?;
+        for part in ["GET / HT", "TP/1.1\r\nHost: a\r\n", "Connection: close\r\n\r\n"] {
+            sleep(HEAD_TIMEOUT / 4).await;
+            client.write_all(part.as_bytes()).await?;
+        }
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await?;
+        assert!(answer.starts_with(b"HTTP/1.1 404"), "{}", String::from_utf8_lossy(&answer));
+        Ok(())
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_nothing_is_given_up_unless_it_may_pause() {

@@ -147,3 +147,38 @@ pub fn no_such_method() -> ApiError {
     let message = "the server does not allow this method on the requested resource";
     ApiError::new(405, "MethodNotAllowed", message).with_details(serde_json::json!({}))
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn post(body: Body) -> Request {
+        Request::post("/api/v1/namespaces/default/configmaps").body(body).expect("a request")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_ends_is_given_up() {
+        let started = Instant::now();
+        let byte_a_second = futures::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Some((Ok::<_, std::convert::Infallible>(Bytes::from_static(b" ")), ()))
+        });
+        let error = Asked::read(post(Body::from_stream(byte_a_second))).await.err().expect("it does not end");
+        assert_eq!((error.code, error.reason), (408, "Timeout"));
+        assert_eq!(started.elapsed(), BODY_TIMEOUT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_body_is_not_read_for_ever() {
+        let started = Instant::now();
+        let (head, part) = (vec![b' '; decode::BODY_BYTES_MAX], Bytes::from_static(b" "));
+        let first = futures::stream::iter([Ok::<_, std::convert::Infallible>(head.into()), Ok(part)]);
+        let silence = futures::stream::pending();
+        let endless = futures::StreamExt::chain(first, silence);
+        let error = Asked::read(post(Body::from_stream(endless))).await.err().expect("it is too large");
+        assert_eq!((error.code, error.reason), (413, "RequestEntityTooLarge"));
+        assert_eq!(started.elapsed(), REFUSED_TIMEOUT);
+    }
+}
