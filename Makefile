@@ -51,7 +51,8 @@ lint: preflight ## Format, lints, dependencies, shell scripts
 test: preflight ## All tests; what cannot run here is listed and counted at the end
 	@tools/test.sh $(LOCKED)
 
-test-large: preflight ## Sums and broadcasts of more than 2^31 elements; takes 9 GB of memory
+test-large: preflight ## A million updates of one object; sums and broadcasts of more than 2^31 elements; takes 9 GB of memory
+	cargo test $(LOCKED) -p ronde-apiserver --lib -- --ignored --exact store::tests::the_file_does_not_grow_under_a_million_updates_of_one_object
 	cargo test $(LOCKED) -p ronde-collective --test ring -- --ignored --exact large::more_than_two_to_the_31_elements
 
 e2e-tools: ## Build kubectl and helm for the tests, into a cache outside the checkout

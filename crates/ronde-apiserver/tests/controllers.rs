@@ -12,16 +12,20 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt as _, future::ready};
+use anyhow::Context as _;
+use futures::{StreamExt as _, TryStreamExt as _, future::ready};
+use http::Request;
+use http_body_util::BodyExt as _;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Pod, Secret};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
+    client::Body,
     runtime::{Controller, WatchStreamExt as _, controller::Action, reflector, watcher},
 };
 use ronde_apiserver::{Apiserver, world::World};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 const HOURS: u64 = 6;
@@ -119,6 +123,53 @@ async fn a_reflector_sees_exactly_what_is_there() -> anyhow::Result<()> {
     assert_eq!(reflected, listed);
     assert!(!listed.is_empty());
     watching.abort();
+    server.stop().await;
+    Ok(())
+}
+
+/// One more than the log of a collection keeps.
+const EVENTS: usize = 10_001;
+/// As many writes under way as share a sync.
+const TOGETHER: usize = 256;
+
+/// Reads an answer that is not what kube-rs expects.
+async fn ask(client: &Client, path: &str) -> anyhow::Result<(u16, Value)> {
+    let answer = client.send(Request::get(path).body(Body::empty())?).await?;
+    let (status, mut body) = (answer.status().as_u16(), answer.into_body());
+    let first = body.frame().await.context("an empty answer")??;
+    Ok((status, serde_json::from_slice(first.data_ref().context("no data")?)?))
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_a_forgotten_version_is_told_to_begin_anew() -> anyhow::Result<()> {
+    let (server, client) = cluster().await?;
+    let path = "/api/v1/namespaces/default/endpoints";
+    let (many, none) = (Api::<Endpoints>::default_namespaced(client.clone()), PostParams::default());
+    let create = async |number: usize| {
+        let one = json!({"metadata": {"name": format!("e{number:05}")}});
+        anyhow::Ok(many.create(&none, &serde_json::from_value(one)?).await?.resource_version().unwrap_or_default())
+    };
+    let first = create(0).await?;
+    create(1).await?;
+    let (_, page) = ask(&client, &format!("{path}?limit=1")).await?;
+    let token = page["metadata"]["continue"].as_str().context("a token")?;
+    let writes = futures::stream::iter(2..EVENTS + 2).map(create).buffer_unordered(TOGETHER);
+    writes.try_for_each(|_| ready(Ok(()))).await?;
+
+    let (status, event) = ask(&client, &format!("{path}?watch=1&resourceVersion={first}")).await?;
+    assert_eq!((status, &event["type"]), (200, &json!("ERROR")), "{event}");
+    assert_eq!((&event["object"]["code"], &event["object"]["reason"]), (&json!(410), &json!("Expired")), "{event}");
+    assert!(event["object"]["message"].as_str().is_some_and(|text| text.starts_with("too old resource version: ")));
+    let exact = format!("{path}?resourceVersion={first}&resourceVersionMatch=Exact");
+    let (status, answer) = ask(&client, &exact).await?;
+    assert_eq!((status, &answer["kind"], &answer["reason"]), (410, &json!("Status"), &json!("Expired")), "{answer}");
+    let (status, answer) = ask(&client, &format!("{path}?limit=1&continue={token}")).await?;
+    assert_eq!((status, &answer["reason"]), (410, &json!("Expired")), "{answer}");
+    // The rest can be had with the token in the answer, though not as it was then.
+    let token = answer["metadata"]["continue"].as_str().context("another token")?;
+    let (status, page) = ask(&client, &format!("{path}?limit=1&continue={token}")).await?;
+    assert_eq!((status, &page["items"][0]["metadata"]["name"]), (200, &json!("e00001")), "{page}");
+    assert!(page["metadata"]["resourceVersion"].as_str().context("a version")?.parse::<u64>()? > EVENTS as u64);
     server.stop().await;
     Ok(())
 }

@@ -13,12 +13,14 @@ use ronde_apiserver::store::{Change, Draft, Expect, Key, Range, Store};
 use serde_json::json;
 
 const FOLDER: &str = "RONDE_CRASH_FOLDER";
-const KILLS: u64 = 100;
+const KILLS: u64 = 300;
 /// As many on a machine so busy that most children are killed before they write.
 const KILLS_MAX: u64 = 1000;
 /// Acknowledged writes, below which the kills show nothing.
 const WRITES_MIN: usize = 200;
 const WRITERS: usize = 8;
+/// How many states an object has before it is removed; then it begins anew.
+const STATES: u64 = 20;
 
 fn key(name: &str) -> Key {
     Key::new(&"configmaps".into(), "default", name)
@@ -44,6 +46,8 @@ fn child() -> anyhow::Result<()> {
 async fn write(store: Store, folder: std::path::PathBuf, writer: usize) -> anyhow::Result<()> {
     let mut notes = OpenOptions::new().append(true).create(true).open(folder.join("acknowledged"))?;
     let name = format!("w{writer}");
+    // One system call: a kill leaves the whole line or none of it.
+    let mut note = |what: &str, revision: u64| notes.write_all(format!("{name} {what} {revision}\n").as_bytes());
     loop {
         let current = store.get(&key(&name));
         let number = current.as_ref().map_or(0, |object| object.value()["data"]["first"].as_u64().unwrap_or(0) + 1);
@@ -51,11 +55,14 @@ async fn write(store: Store, folder: std::path::PathBuf, writer: usize) -> anyho
             "metadata": {"name": name, "namespace": "default"},
             "data": {"first": number, "filler": "x".repeat(usize::try_from(number)? * 131 % 9000), "last": number},
         });
+        let revision = current.as_ref().map_or(0, |object| object.revision);
+        let removes = number == STATES;
+        if removes {
+            note("removing", revision)?;
+        }
         let expect = current.map_or(Expect::Absent, |object| Expect::Revision(object.revision));
-        let written =
-            store.commit(Change { key: key(&name), expect, draft: Draft::new(&value), removes: false }).await?;
-        // One system call: a kill leaves the whole line or none of it.
-        notes.write_all(format!("{name} {number} {}\n", written.revision).as_bytes())?;
+        let written = store.commit(Change { key: key(&name), expect, draft: Draft::new(&value), removes }).await?;
+        note(if removes { "removed" } else { "written" }, written.revision)?;
     }
 }
 
@@ -87,18 +94,23 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() -> anyhow::Result<(
 
 fn check(folder: &Path) -> anyhow::Result<()> {
     let notes = fs_err::read_to_string(folder.join("acknowledged")).unwrap_or_default();
-    let mut newest: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    let mut newest: BTreeMap<&str, (&str, u64)> = BTreeMap::new();
     // The last line may be cut off: what was not noted whole is not claimed.
     for line in notes.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
-        if let [name, number, revision] = line.split_whitespace().collect::<Vec<_>>()[..] {
-            newest.insert(name, (number.parse()?, revision.parse()?));
+        if let [name, what, revision] = line.split_whitespace().collect::<Vec<_>>()[..] {
+            newest.insert(name, (what, revision.parse()?));
         }
     }
     let store = Store::open(&folder.join("store"))?;
-    for (name, (number, revision)) in newest {
-        let object = store.get(&key(name)).ok_or_else(|| anyhow::anyhow!("{name} is lost"))?;
-        let found = object.value()["data"]["first"].as_u64().unwrap_or(0);
-        anyhow::ensure!(found >= number, "{name}: acknowledged {number}, found {found}");
+    for (name, (what, revision)) in newest {
+        let found = store.get(&key(name)).map(|object| object.revision);
+        let as_noted = match what {
+            "written" => found.is_some_and(|found| found >= revision),
+            // It was not answered: it may be there still, be gone, or have begun anew.
+            "removing" => found.is_none_or(|found| found >= revision),
+            _ => found.is_none_or(|found| found > revision),
+        };
+        anyhow::ensure!(as_noted, "{name}: {what} at {revision}, found at {found:?}");
         anyhow::ensure!(store.revision() >= revision, "the revision went back");
     }
     for object in store.list("configmaps", &Range::default()).map_err(|_| anyhow::anyhow!("no list"))?.objects {

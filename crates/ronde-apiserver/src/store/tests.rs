@@ -130,6 +130,40 @@ async fn the_file_does_not_grow_with_updates_of_one_object() -> anyhow::Result<(
     Ok(())
 }
 
+/// As many updates as share a sync.
+const TOGETHER: u32 = 256;
+
+/// Updates one object so often, and compares the size of the file after each tenth of it.
+async fn check_size_under(updates: u32) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("store");
+    let store = Store::open(&path)?;
+    let mut newest = store.commit(put("a", Expect::Absent, 0)).await?.revision;
+    let (rounds, mut sizes) = (updates / TOGETHER, Vec::new());
+    for round in 1..=rounds {
+        let over = (newest..).take(TOGETHER as usize);
+        let batch = over.map(|revision| store.commit(put("a", Expect::Revision(revision), round)));
+        let written = futures::future::try_join_all(batch).await?;
+        newest = written.last().map_or(newest, |object| object.revision);
+        if round % (rounds / 10) == 0 {
+            sizes.push(fs_err::metadata(&path)?.len());
+        }
+    }
+    assert_eq!(sizes.iter().min(), sizes.iter().max(), "{sizes:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_file_does_not_grow_with_updates_that_share_a_sync() -> anyhow::Result<()> {
+    check_size_under(20_000).await
+}
+
+#[tokio::test]
+#[ignore = "takes minutes: make test-large"]
+async fn the_file_does_not_grow_under_a_million_updates_of_one_object() -> anyhow::Result<()> {
+    check_size_under(1_000_000).await
+}
+
 #[tokio::test]
 async fn a_forgotten_collection_takes_its_past_with_it() -> anyhow::Result<()> {
     let store = Store::in_memory()?;
