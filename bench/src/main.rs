@@ -28,9 +28,9 @@ enum What {
         /// The ronde program to measure.
         #[arg(long)]
         ronde: PathBuf,
-        /// The script that starts the real control plane.
+        /// The script that starts the real control plane; without it there is nothing beside ours.
         #[arg(long)]
-        kubernetes: PathBuf,
+        kubernetes: Option<PathBuf>,
         /// Rounds of each measurement; the median counts.
         #[arg(long, default_value_t = 3)]
         rounds: usize,
@@ -64,7 +64,7 @@ enum What {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     match Args::parse().what {
-        What::Apiserver { ronde, kubernetes, rounds } => apiserver::run(&ronde, &kubernetes, rounds).await,
+        What::Apiserver { ronde, kubernetes, rounds } => apiserver::run(&ronde, kubernetes.as_deref(), rounds).await,
         What::Collective(options) => collective::run(&options),
         What::CollectiveRank(args) => collective::run_rank(&args),
         What::Gang(options) => gang::run(&options).await,

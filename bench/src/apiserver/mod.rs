@@ -17,43 +17,56 @@ struct Round {
     idle_mb: f64,
     creates_per_s: f64,
     list_ms: f64,
-    fan_out_ms: f64,
+    answered_ms: f64,
+    seen_ms: f64,
 }
 
 /// (name, unit, how to read it, whether more is better)
 type Line = (&'static str, &'static str, fn(&Round) -> f64, bool);
 
-const LINES: [Line; 5] = [
+const LINES: [Line; 6] = [
     ("ready to serve", "s", |round| round.ready_s, false),
     ("memory when idle", "MB", |round| round.idle_mb, false),
     ("durable creates, 16 clients", "/s", |round| round.creates_per_s, true),
     ("list of 5 000 pods", "ms", |round| round.list_ms, false),
-    ("one update to 200 watchers", "ms", |round| round.fan_out_ms, false),
+    ("one update to 200 watchers", "ms", |round| round.seen_ms, false),
+    ("  of it, until it is answered", "ms", |round| round.answered_ms, false),
 ];
 
-pub async fn run(ronde: &Path, kubernetes: &Path, rounds: usize) -> anyhow::Result<()> {
+pub async fn run(ronde: &Path, kubernetes: Option<&Path>, rounds: usize) -> anyhow::Result<()> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for number in 1..=rounds {
         eprintln!("round {number} of {rounds}: ronde");
         ours.push(measure(Peer::ronde(ronde).await?).await?);
-        eprintln!("round {number} of {rounds}: kube-apiserver and etcd");
-        theirs.push(measure(Peer::kubernetes(kubernetes).await?).await?);
+        if let Some(script) = kubernetes {
+            eprintln!("round {number} of {rounds}: kube-apiserver and etcd");
+            theirs.push(measure(Peer::kubernetes(script).await?).await?);
+        }
     }
     println!("{:<30} {:>12} {:>12} {:>8}", "", "ronde", "kubernetes", "ratio");
-    for (name, unit, read, more_is_better) in LINES {
-        let (mine, peer) = (median(&ours, read), median(&theirs, read));
-        let ratio = if more_is_better { mine / peer } else { peer / mine };
-        println!("{name:<30} {:>12} {:>12} {ratio:>7.1}x", shown(mine, unit), shown(peer, unit));
+    for line in LINES {
+        println!("{}", row(line, &ours, &theirs));
     }
     Ok(())
+}
+
+fn row((name, unit, read, more_is_better): Line, ours: &[Round], theirs: &[Round]) -> String {
+    let mine = median(ours, read);
+    let alone = format!("{name:<30} {:>12}", shown(mine, unit));
+    if theirs.is_empty() {
+        return alone;
+    }
+    let peer = median(theirs, read);
+    let ratio = if more_is_better { mine / peer } else { peer / mine };
+    format!("{alone} {:>12} {ratio:>7.1}x", shown(peer, unit))
 }
 
 async fn measure(peer: Peer) -> anyhow::Result<Round> {
     let idle_mb = peer.idle_mb().await?;
     let creates_per_s = load::creates_per_second(&peer).await?;
     let list_ms = load::list_pods_ms(&peer).await?;
-    let fan_out_ms = load::fan_out_ms(&peer).await?;
-    let round = Round { ready_s: peer.ready_s, idle_mb, creates_per_s, list_ms, fan_out_ms };
+    let load::FanOut { answered_ms, seen_ms } = load::fan_out(&peer).await?;
+    let round = Round { ready_s: peer.ready_s, idle_mb, creates_per_s, list_ms, answered_ms, seen_ms };
     peer.stop().await?;
     Ok(round)
 }
