@@ -1,7 +1,9 @@
 //! Making the connections of a rank: it calls the ranks below it and is called by those above.
 //!
 //! The address of a peer is found by trying all that it has at once; the first that answers with our secret and the
-//! right name is the one. So ranks need neither equal interface names nor equal networks.
+//! right name is the one. So ranks need neither equal interface names nor equal networks. An address may lead
+//! elsewhere from here than from there (that of a bridge is the same on every host), even to another member: so both
+//! sides say who they are, and whom they mean.
 
 use std::{
     collections::BTreeMap,
@@ -33,8 +35,10 @@ pub(crate) const STREAMS: usize = 2;
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long it may go unnoticed that the ring was given up.
 const SLICE: Duration = Duration::from_millis(50);
-/// The length of the words after the greeting: mark, who calls, which stream.
-const NAME: usize = 8 + 4 + 2;
+/// The length of the words after the greeting: mark, who calls, who is meant, which stream.
+const NAME: usize = 8 + 4 + 4 + 2;
+/// The length of the answer: mark, who was called.
+const ANSWER: usize = 8 + 4;
 
 /// What is needed to find a peer.
 #[derive(Debug, Clone)]
@@ -90,7 +94,7 @@ fn call(calls: &Calls, callee: &Callee) -> io::Result<Link> {
     let mut streams = vec![first];
     for number in 1..=STREAMS {
         let mut stream = TcpStream::connect(address)?;
-        introduce(calls, &mut stream, number)?;
+        introduce(calls, callee.member, &mut stream, number)?;
         streams.push(stream);
     }
     Link::new(streams)
@@ -101,14 +105,21 @@ fn call_any(calls: &Calls, callee: &Callee) -> io::Result<(TcpStream, SocketAddr
     let mut last = io::Error::other("it has no address");
     // On one machine loopback is tried alone first: other addresses may go away with what they were made for.
     let near: Vec<IpAddr> = callee.addresses.iter().filter(|address| address.is_loopback()).copied().collect();
-    let mut addresses = if near.is_empty() { &callee.addresses } else { &near };
+    let mut addresses = if near.is_empty() { callee.addresses.clone() } else { near };
+    // Those where somebody else answered, perhaps quicker than the right one ever will.
+    let mut wrong: Vec<IpAddr> = Vec::new();
     loop {
         calls.check()?;
-        for (mut stream, address) in dial(addresses, callee.port, calls.deadline)? {
-            match introduce(calls, &mut stream, 0) {
+        let connected = dial(&addresses, callee.port, calls.deadline)?;
+        if connected.is_empty() {
+            wrong.clear();
+        }
+        for (mut stream, address) in connected {
+            match introduce(calls, callee.member, &mut stream, 0) {
                 Ok(()) => return Ok((stream, address)),
                 Err(error) => last = error,
             }
+            wrong.push(address.ip());
         }
         if clock::now() >= calls.deadline {
             let addresses: Vec<String> = callee.addresses.iter().map(ToString::to_string).collect();
@@ -116,7 +127,7 @@ fn call_any(calls: &Calls, callee: &Callee) -> io::Result<(TcpStream, SocketAddr
             return Err(io::Error::new(last.kind(), format!("no way to any of {all}, port {}: {last}", callee.port)));
         }
         thread::sleep(PAUSE);
-        addresses = &callee.addresses;
+        addresses = callee.addresses.iter().filter(|address| !wrong.contains(address)).copied().collect();
     }
 }
 
@@ -164,15 +175,24 @@ fn wait_for(open: &[(OwnedFd, SocketAddr)], limit: Duration) -> io::Result<Vec<b
     Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
 }
 
-/// Greets, and says who calls; the other side answers with our mark.
-fn introduce(calls: &Calls, stream: &mut TcpStream, number: usize) -> io::Result<()> {
+/// Greets, and says who calls whom; the other side answers with our mark and its own name.
+fn introduce(calls: &Calls, callee: usize, stream: &mut TcpStream, number: usize) -> io::Result<()> {
     handshake::greet(stream, &calls.secret, Side::Caller)?;
-    let me = u32::try_from(calls.me).map_err(io::Error::other)?;
-    let number = u16::try_from(number).map_err(io::Error::other)?;
-    stream.write_all(&[&calls.mark.to_le_bytes()[..], &me.to_le_bytes(), &number.to_le_bytes()].concat())?;
-    let mut mark = [0; 8];
-    stream.read_exact(&mut mark)?;
-    if u64::from_le_bytes(mark) == calls.mark { Ok(()) } else { Err(io::Error::other("it belongs to another ring")) }
+    let (me, callee) = (name(calls.me)?, name(callee)?);
+    let number = u16::try_from(number).map_err(io::Error::other)?.to_le_bytes();
+    stream.write_all(&[&calls.mark.to_le_bytes()[..], &me, &callee, &number].concat())?;
+    let mut answer = [0; ANSWER];
+    stream.read_exact(&mut answer)?;
+    let (mark, member) = answer.split_at(8);
+    if mark != calls.mark.to_le_bytes() {
+        return Err(io::Error::other("it belongs to another ring"));
+    }
+    if member == callee { Ok(()) } else { Err(io::Error::other("another rank of this ring answers there")) }
+}
+
+/// A member as it is said.
+fn name(member: usize) -> io::Result<[u8; 4]> {
+    u32::try_from(member).map(u32::to_le_bytes).map_err(io::Error::other)
 }
 
 fn accept_all(calls: &Calls, listener: &TcpListener, callers: usize) -> io::Result<BTreeMap<usize, Link>> {
@@ -201,14 +221,75 @@ fn accept_all(calls: &Calls, listener: &TcpListener, callers: usize) -> io::Resu
 
 fn welcome(calls: &Calls, mut stream: TcpStream) -> io::Result<(usize, u16, TcpStream)> {
     handshake::greet(&mut stream, &calls.secret, Side::Called)?;
-    let mut name = [0; NAME];
-    stream.read_exact(&mut name)?;
-    stream.write_all(&calls.mark.to_le_bytes())?;
-    let (mark, rest) = name.split_at(8);
-    if mark != calls.mark.to_le_bytes() {
-        return Err(io::Error::other("a call for another ring"));
+    let me = name(calls.me)?;
+    let mut words = [0; NAME];
+    stream.read_exact(&mut words)?;
+    stream.write_all(&[&calls.mark.to_le_bytes()[..], &me].concat())?;
+    let (mark, rest) = words.split_at(8);
+    let (caller, rest) = rest.split_at(4);
+    let (callee, number) = rest.split_at(4);
+    if mark != calls.mark.to_le_bytes() || callee != me {
+        return Err(io::Error::other("a call for somebody else"));
     }
-    let member = u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
-    let number = u16::from_le_bytes([rest[4], rest[5]]);
+    let member = u32::from_le_bytes([caller[0], caller[1], caller[2], caller[3]]);
+    let number = u16::from_le_bytes([number[0], number[1]]);
     Ok((usize::try_from(member).map_err(io::Error::other)?, number, stream))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{IpAddr, Ipv4Addr, TcpListener},
+        sync::Arc,
+        thread,
+        time::Duration,
+    };
+
+    use super::{Callee, Calls, Link, clock, connect};
+    use crate::handshake::Secret;
+
+    fn calls(me: usize) -> Calls {
+        let deadline = clock::now() + Duration::from_secs(60);
+        Calls { secret: Secret::new(b"of the ring"), mark: 7, me, deadline, is_given_up: Arc::default() }
+    }
+
+    /// Two listeners at one port, as on two hosts; members find the other one's first at an address of their own.
+    fn at_one_port() -> (TcpListener, TcpListener, u16) {
+        loop {
+            let one = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = one.local_addr().unwrap().port();
+            if let Ok(other) = TcpListener::bind(("127.0.0.2", port)) {
+                return (one, other, port);
+            }
+        }
+    }
+
+    fn received(link: &Link) -> u8 {
+        let mut byte = [0];
+        while link.receive(0, &mut byte).unwrap() == 0 {
+            thread::yield_now();
+        }
+        byte[0]
+    }
+
+    #[test]
+    fn an_address_that_leads_to_another_member_is_not_taken_for_the_right_one() {
+        let (zero, one, port) = at_one_port();
+        let callee = |member: usize| {
+            let addresses = [1, 2].map(|last| IpAddr::from(Ipv4Addr::new(127, 0, 0, last))).to_vec();
+            Callee { member, addresses, port }
+        };
+        thread::scope(|scope| {
+            for (me, listener) in [(0, &zero), (1, &one)] {
+                scope.spawn(move || {
+                    let links = connect(&calls(me), listener, &[], 1).unwrap();
+                    assert_eq!(usize::from(received(&links[&2])), me, "a word for another came to {me}");
+                });
+            }
+            let links = connect(&calls(2), &TcpListener::bind("127.0.0.1:0").unwrap(), &[callee(0), callee(1)], 0);
+            for (member, link) in links.unwrap() {
+                assert_eq!(link.send(0, &[u8::try_from(member).unwrap()]).unwrap(), 1);
+            }
+        });
+    }
 }
