@@ -43,11 +43,11 @@ def start(words, script, **more):
     return done.returncode, done.stdout, done.stderr
 
 
-def by_hand(script, variables, **more):
+def by_hand(script, variables, wrapper=(), **more):
     """Two ranks that are children of one process, with no more than the variables of some launcher."""
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", script],
+            [*wrapper, sys.executable, "-c", script],
             env=clean(**variables(rank), **more),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -56,6 +56,10 @@ def by_hand(script, variables, **more):
         for rank in ("0", "1")
     ]
     return [rank.communicate(timeout=120)[0] for rank in ranks]
+
+
+# As many write it: it stays, with the rank as its child, and makes other launchers' variables.
+WRAPPER = ["sh", "-c", 'export RANK=$OMPI_COMM_WORLD_RANK; "$0" "$@"; exit $?']
 
 
 def free_port():
@@ -152,13 +156,20 @@ def test_ranks_of_mpi_meet(launcher, how, tmp_path):
     assert not list(tmp_path.glob("ronde-*")), "the ranks leave nothing behind"
 
 
-def test_ranks_meet_with_the_variables_of_mpirun_alone(tmp_path):
+@pytest.mark.parametrize("wrapper", [(), WRAPPER], ids=["directly", "in a wrapper"])
+def test_ranks_meet_with_the_variables_of_mpirun_alone(wrapper, tmp_path):
     def variables(rank):
         names = ("RANK", rank), ("SIZE", "2"), ("LOCAL_RANK", rank), ("LOCAL_SIZE", "2")
         return {f"OMPI_COMM_WORLD_{name}": value for name, value in names}
 
-    assert by_hand(SCRIPT, variables, TMPDIR=str(tmp_path)) == ["met\n", "met\n"]
+    assert by_hand(SCRIPT, variables, wrapper, TMPDIR=str(tmp_path)) == ["met\n", "met\n"]
     assert list(tmp_path.iterdir()) == [], "the ranks leave nothing behind"
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="`mpirun` is not installed")
+def test_ranks_of_mpirun_meet_in_a_wrapper(tmp_path):
+    code, out, err = start([*MPIRUN, *WRAPPER], SCRIPT, TMPDIR=str(tmp_path))
+    assert (code, out.count("met")) == (0, 2), out + err
 
 
 def test_ranks_meet_with_slurms_variables():
@@ -180,3 +191,24 @@ def test_the_first_rank_serves_where_master_addr_says():
 
     more = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": free_port()}
     assert by_hand(SCRIPT, variables, **more) == ["met\n", "met\n"]
+
+
+def test_the_first_rank_serves_on_all_addresses_whatever_its_name_means_at_home():
+    """Debian gives a host's name to 127.0.1.1: a server there is found by nobody from elsewhere."""
+    try:
+        socket.getaddrinfo(socket.gethostname(), 0)
+    except OSError:
+        pytest.skip("this host's name has no address")
+
+    def variables(rank):
+        # The other one knows the host by another address.
+        return {"RANK": rank, "LOCAL_RANK": rank, "MASTER_ADDR": (socket.gethostname(), "127.0.0.2")[int(rank)]}
+
+    assert by_hand(SCRIPT, variables, WORLD_SIZE="2", MASTER_PORT=free_port()) == ["met\n", "met\n"]
+    assert [_settings.is_loopback(name) for name in ("localhost", "127.0.1.1", "::1", "10.0.0.1", "n03")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]

@@ -33,10 +33,18 @@ def by_settings(place):
     if place.is_own_directory:
         _remove_at_exit(place)
     if place.is_own_server and place.rank == 0:
-        host, _, port = place.rendezvous.rpartition(":")
-        address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0][4][0]
-        _serve(f"[{address}]:{port}" if ":" in address else f"{address}:{port}", secret)
+        _serve_for(place.rendezvous, secret)
     return place.rendezvous, secret
+
+
+def _serve_for(rendezvous, secret):
+    """Serves on all addresses: on its own host a name may mean loopback only, where nobody else comes."""
+    host, _, port = rendezvous.rpartition(":")
+    host = host.strip("[]")
+    if _settings.is_loopback(host):
+        address = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0][4][0]
+        return _serve(f"[{address}]:{port}" if ":" in address else f"{address}:{port}", secret)
+    return _serve_everywhere(secret, port)
 
 
 _removed: set = set()
@@ -120,11 +128,11 @@ def _by_broadcast(rank, broadcast):
     return _first_reachable(addresses), secret
 
 
-def _serve_everywhere(secret):
+def _serve_everywhere(secret, port="0"):
     try:
-        return _serve("[::]:0", secret)
+        return _serve(f"[::]:{port}", secret)
     except OSError:
-        return _serve("0.0.0.0:0", secret)
+        return _serve(f"0.0.0.0:{port}", secret)
 
 
 def _first_reachable(addresses):

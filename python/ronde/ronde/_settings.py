@@ -1,7 +1,7 @@
 """What the environment says: who this rank is, where ranks meet, and how the engine is tuned.
 
-The only place that reads it, and for elastic jobs writes it. Launchers are recognised in this order: Horovod's variables (also `ronde run`),
-Open MPI, MPICH, Slurm, torchrun; a process that none of them started is alone.
+The only place that reads it, and for elastic jobs writes it. Launchers are recognised in this order: Horovod's
+variables (also `ronde run`), Open MPI, MPICH, torchrun, Slurm; a process that none of them started is alone.
 """
 
 import fcntl
@@ -53,13 +53,7 @@ def _flag(env, name):
 
 def place(env=os.environ):
     """Who this rank is, by whoever started it."""
-    for variable, read in (
-        ("HOROVOD_RANK", _horovod),
-        ("OMPI_COMM_WORLD_RANK", _open_mpi),
-        ("PMI_RANK", _mpich),
-        ("RANK", _torchrun),
-        ("SLURM_PROCID", _slurm),
-    ):
+    for variable, read in _LAUNCHERS.items():
         if variable in env:
             return read(env)
     return Place()
@@ -123,6 +117,16 @@ def _slurm(env):
     return _with_rendezvous(env, found)
 
 
+# By the variable that says which rank this is; the first that is there counts.
+_LAUNCHERS = {
+    "HOROVOD_RANK": _horovod,
+    "OMPI_COMM_WORLD_RANK": _open_mpi,
+    "PMI_RANK": _mpich,
+    "RANK": _torchrun,
+    "SLURM_PROCID": _slurm,
+}
+
+
 def first_host(nodes):
     """The first of Slurm's list of hosts: `a[03-05,9],b` is a03."""
     head = re.match(r"([^\[,]*)(?:\[([^\]]*)\])?([^,]*)", nodes)
@@ -140,7 +144,7 @@ def _with_rendezvous(env, found):
         found.rendezvous = _join(env["MASTER_ADDR"], _number(env, "MASTER_PORT"))
         found.is_own_server = True
     elif found.local_size == found.size:
-        found.rendezvous = _directory_of_siblings()
+        found.rendezvous = _directory_of_siblings(env)
         found.is_own_directory = True
     elif "OMPI_COMM_WORLD_RANK" in env or "PMI_RANK" in env:
         found.is_mpi = True
@@ -157,13 +161,12 @@ def nowhere_to_meet(size):
     )
 
 
-def _directory_of_siblings():
+def _directory_of_siblings(env):
     """A directory of the ranks that one process of this machine started, by that process's number and birth."""
-    parent = os.getppid()
-    with open(f"/proc/{parent}/stat", encoding="utf-8", errors="replace") as stat:
-        birth = stat.read().rpartition(")")[2].split()[19]
+    launcher = _launcher(env)
+    birth = _stat(launcher)[19]
     base = os.path.join(tempfile.gettempdir(), f"ronde-{os.getuid()}")
-    path = os.path.join(base, f"{parent}-{birth}")
+    path = os.path.join(base, f"{launcher}-{birth}")
     for each in (base, path):
         try:
             os.mkdir(each, 0o700)
@@ -171,6 +174,41 @@ def _directory_of_siblings():
             if os.lstat(each).st_uid != os.getuid():
                 raise ValueError(f"`{each}` belongs to somebody else") from None
     return path
+
+
+def _launcher(env):
+    """The process that started the ranks: the nearest ancestor that is not this rank itself, as a wrapper of it is."""
+    # Others than the first may have been made from it by the wrapper, for programs that want those.
+    names = next(name for name in _LAUNCHERS if name in env), "PMIX_NAMESPACE", "PMI_FD", "PMI_PORT"
+    own = {name: env[name] for name in names if name in env}
+    ancestor = os.getppid()
+    while ancestor > 1 and own.items() <= _environment(ancestor).items():
+        ancestor = int(_stat(ancestor)[1])
+    return ancestor
+
+
+def _environment(pid):
+    """The variables that a process was started with; nothing if they are not ours to read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            words = file.read().decode(errors="replace").split("\0")
+    except OSError:
+        return {}
+    return dict(word.partition("=")[::2] for word in words)
+
+
+def _stat(pid):
+    """What the kernel says of a process, after its name: the state, the parent and so on."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
+        return stat.read().rpartition(")")[2].split()
+
+
+def is_loopback(host):
+    """Whether a name means the machine of who says it, wherever that is."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") in ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
 
 def _join(host, port):

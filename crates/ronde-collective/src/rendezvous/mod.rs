@@ -8,7 +8,7 @@ mod server;
 
 use std::{
     io::{Read as _, Write as _},
-    net::{TcpStream, ToSocketAddrs as _},
+    net::{SocketAddr, TcpStream, ToSocketAddrs as _},
     path::PathBuf,
     thread,
     time::{Duration, Instant},
@@ -82,11 +82,7 @@ impl Meeting<'_> {
     /// The launcher may start its server after the first ranks: they call again until the deadline.
     fn call(&self, address: &str) -> std::io::Result<TcpStream> {
         loop {
-            let connected = address.to_socket_addrs().and_then(|mut all| {
-                let first = all.next().ok_or_else(|| std::io::Error::other("the name has no address"))?;
-                TcpStream::connect_timeout(&first, Duration::from_secs(5))
-            });
-            match connected {
+            match address.to_socket_addrs().and_then(connect_any) {
                 Ok(mut stream) => {
                     stream.set_nodelay(true)?;
                     handshake::greet(&mut stream, self.secret, Side::Caller)?;
@@ -97,6 +93,18 @@ impl Meeting<'_> {
             }
         }
     }
+}
+
+/// Connects with the first of a name's addresses that listens: the server may be at any of them.
+fn connect_any(addresses: impl Iterator<Item = SocketAddr>) -> std::io::Result<TcpStream> {
+    let mut last = std::io::Error::other("the name has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 fn write_frame(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<()> {
@@ -114,4 +122,20 @@ fn read_frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
     stream.read_exact(&mut bytes)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpListener};
+
+    use super::connect_any;
+
+    #[test]
+    fn a_server_is_found_behind_an_address_where_nobody_listens() {
+        let listener = TcpListener::bind("127.0.0.2:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let deaf = SocketAddr::new([127, 0, 0, 3].into(), address.port());
+        assert_eq!(connect_any([deaf, address].into_iter()).unwrap().peer_addr().unwrap(), address);
+        assert!(connect_any([].into_iter()).is_err());
+    }
 }
