@@ -34,6 +34,11 @@ use crate::{
 /// How often a wait is interrupted to look for stalls and for the end.
 const TICK: Duration = Duration::from_millis(100);
 
+/// The longest request: it must fit into a round.
+pub(super) const REQUEST_MAX: usize = NOTE_MAX - Note::HEAD_MAX;
+/// Characters of a name in an error; a name may be all that is too long.
+const NAME_SHOWN: usize = 100;
+
 /// A request of this rank.
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -41,6 +46,23 @@ pub(super) struct Entry {
     pub(super) tensors: Vec<Tensor>,
     pub(super) completion: Arc<Completion>,
     pub(super) since: Instant,
+}
+
+impl Entry {
+    /// Refuses what could never be said in one round, and so would wait in front of all others for ever.
+    pub(super) fn check(&self) -> Result<()> {
+        let Request { kind, name, tensors, .. } = &*self.request;
+        let len = self.request.written_max();
+        if len <= REQUEST_MAX {
+            return Ok(());
+        }
+        let beginning: String = name.chars().take(NAME_SHOWN).collect();
+        Err(Error::Invalid(format!(
+            "{} `{beginning}` of {} tensors takes {len} bytes to ask for, and {REQUEST_MAX} are the most: split it",
+            kind.title(),
+            tensors.len()
+        )))
+    }
 }
 
 /// A group's connections and what is known of its work.
@@ -158,7 +180,7 @@ impl State {
     /// Says what is new, as much as fits into a round, with the tensors if they are small.
     fn speak(&mut self, comm: &mut Comm) {
         self.collect_for_a_while();
-        let mut room = NOTE_MAX - Note::HEAD_MAX;
+        let mut room = REQUEST_MAX;
         let mut said: Vec<Arc<Request>> = Vec::new();
         while let Some(request) = self.unsaid.pop_front_if(|request| request.written_max() <= room) {
             room -= request.written_max();

@@ -100,6 +100,7 @@ impl Group {
     }
 
     pub(super) fn put(&self, entry: Entry) -> Result<()> {
+        entry.check()?;
         let mut inbox = lock(&self.inbox);
         if let Some(error) = &inbox.failed {
             return Err(error.clone());

@@ -121,8 +121,11 @@ impl Request {
 
     /// At most so many bytes are written.
     pub(crate) fn written_max(&self) -> usize {
-        let dimensions: usize = self.tensors.iter().map(|spec| 2 + spec.shape.0.len()).sum();
-        64 + self.name.len() + 10 * (dimensions + self.splits.len() + self.ranks.len())
+        // A data type's number is below 128, and so takes one byte; numbers that are written once have their room here.
+        let tensor = |Spec { shape, .. }: &Spec| 1 + sizes_len(&shape.0);
+        let tensors: usize = self.tensors.iter().map(tensor).sum();
+        let ranks: usize = self.ranks.iter().map(|rank| number_len(rank.0)).sum();
+        HEAD_MAX + self.name.len() + tensors + sizes_len(&self.splits) + ranks
     }
 
     pub(crate) fn write(&self, to: &mut Writer) {
@@ -154,6 +157,19 @@ impl Request {
         request.ranks = from.list(|from| from.size().map(Rank))?;
         Some(request)
     }
+}
+
+/// Bytes of what a request says besides its lists: that it is one, its kind, its reduction, two factors; and a rank, a
+/// set and the lengths of the name and of two lists, ten bytes each at most.
+const HEAD_MAX: usize = 3 + 2 * 8 + 5 * 10;
+
+/// Bytes that [`Writer::size`] writes.
+const fn number_len(value: usize) -> usize {
+    ((usize::BITS - (value | 1).leading_zeros()).div_ceil(7)) as usize
+}
+
+fn sizes_len(sizes: &[usize]) -> usize {
+    number_len(sizes.len()) + sizes.iter().map(|size| number_len(*size)).sum::<usize>()
 }
 
 fn write_sizes(to: &mut Writer, sizes: &[usize]) {

@@ -175,3 +175,20 @@ fn who_has_joined_changes_nothing() {
         assert!(last.iter().all(|rank| *rank == last[0] && rank.is_some()), "{last:?}");
     }
 }
+
+#[test]
+fn a_group_too_large_for_a_round_is_refused_and_does_not_spin_for_ever() {
+    for spread in [Spread::OneHost, Spread::Tcp] {
+        ring(2, spread, |engine| {
+            let group = |count: usize| {
+                let tensors = (0..count).map(|_| f32s(&[1.0])).collect();
+                Work::new("group", Operation::Allreduce(ReduceOp::Sum.into()), tensors)
+            };
+            let error = engine.run(group(100_000)).unwrap_err();
+            assert!(matches!(&error, Error::Invalid(text) if text.contains("`group` of 100000 tensors")), "{error}");
+            let named = engine.run(barrier(&"long ".repeat(100_000))).unwrap_err();
+            assert!(matches!(&named, Error::Invalid(text) if text.len() < 300), "{named}");
+            assert_eq!(engine.run(group(20_000)).unwrap().tensors.len(), 20_000);
+        });
+    }
+}
