@@ -20,6 +20,9 @@ pub enum Error {
     /// An operation waited too long for some ranks, and the limit for that was set.
     #[error("{0}")]
     Stalled(String),
+    /// The caller did not want to wait any longer, in the middle of an operation. The engine must be started anew.
+    #[error("an operation was interrupted in the middle")]
+    Interrupted,
     /// The engine was shut down on this rank or another.
     #[error("the engine has been shut down{}", by(*.0))]
     Shutdown(Option<Rank>),

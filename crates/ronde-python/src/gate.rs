@@ -1,6 +1,7 @@
 //! The one way to wait for something, and the exceptions that come of it.
 
 use std::{
+    cell::Cell,
     sync::{
         Mutex, PoisonError,
         mpsc::{self, RecvTimeoutError},
@@ -22,6 +23,20 @@ create_exception!(ronde, MismatchError, HorovodInternalError, "The ranks disagre
 
 /// How long Ctrl-C may go unheard.
 const SLICE: Duration = Duration::from_millis(100);
+
+thread_local! {
+    /// What a signal's handler has raised in the middle of an operation.
+    static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
+}
+
+/// Lets signals be heard in the middle of an operation; whether one of them ends it.
+pub(crate) fn is_interrupted() -> bool {
+    let raised = Python::attach(|py| py.check_signals().err());
+    raised.is_some_and(|raised| {
+        RAISED.set(Some(raised));
+        true
+    })
+}
 
 /// Waits in slices, without Python's lock; between them signals are heard.
 pub(crate) fn wait<T: Send>(py: Python<'_>, wait: impl Fn(Duration) -> Option<T> + Sync) -> PyResult<T> {
@@ -60,6 +75,7 @@ pub(crate) fn exception(error: &Error) -> PyErr {
         Error::Mismatch(_) => MismatchError::new_err(text),
         Error::Bootstrap(_) => InitializationError::new_err(format!("Horovod initialization failed: {text}")),
         Error::Shutdown(_) => HorovodInternalError::new_err(format!("Horovod has been shut down: {text}")),
+        Error::Interrupted => RAISED.take().unwrap_or_else(|| HorovodInternalError::new_err(text)),
         Error::Lost { .. } | Error::Stalled(_) => HorovodInternalError::new_err(text),
     }
 }

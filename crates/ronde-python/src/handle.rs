@@ -7,7 +7,7 @@ use ronde_collective::{Done, Handle as Inner};
 
 use crate::{
     forks,
-    gate::{exception, wait},
+    gate::{exception, is_interrupted, wait},
     memory,
 };
 
@@ -48,7 +48,7 @@ impl Handle {
     pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<Outcome> {
         let flight = self.flight.as_ref().ok_or_else(|| PyIndexError::new_err("the handle is gone"))?;
         let inner = &flight.inner;
-        let result = wait(py, |slice| inner.wait(Some(slice)))?;
+        let result = wait(py, |slice| inner.wait_unless(is_interrupted, Some(slice)))?;
         result.map(|done| Outcome { done }).map_err(|error| exception(&error))
     }
 }

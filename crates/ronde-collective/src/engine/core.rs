@@ -100,6 +100,7 @@ pub(super) struct Parts {
 
 impl Core {
     pub(super) fn new(comm: Comm, parts: Parts) -> Self {
+        comm.callers().oversee(parts.watch.midway());
         let state = State {
             negotiator: Negotiator::new(comm.ranks.clone(), parts.cache_capacity),
             entries: HashMap::new(),
@@ -264,6 +265,7 @@ impl State {
                 tensors.push(of_entry);
                 completions.push(completion);
             }
+            self.parts.watch.begins(&responses);
             let results = self.parts.actor.act(comm, &responses, tensors).inspect_err(|error| {
                 finish_all(group, &responses, &completions, error);
             })?;

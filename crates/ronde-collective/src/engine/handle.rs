@@ -13,7 +13,7 @@ use super::{
     work::Done,
 };
 use crate::{
-    clock,
+    callers, clock,
     error::{Error, Result},
 };
 
@@ -92,6 +92,14 @@ impl Handle {
         }
         self.group.release(&self.name, &self.completion);
         Some(self.completion.take())
+    }
+}
+
+impl Handle {
+    /// As [`Handle::wait`], for a caller that can be interrupted: in the middle of an operation `is_interrupted` is
+    /// asked now and then, in this thread, and the engine fails if it says so. Elsewhere the timeout is soon enough.
+    pub fn wait_unless(&self, is_interrupted: fn() -> bool, timeout: Option<Duration>) -> Option<Result<Done>> {
+        callers::unless(is_interrupted, || self.wait(timeout))
     }
 }
 

@@ -1,17 +1,21 @@
 //! Notices operations that wait too long for some ranks, and says which and for whom.
+//!
+//! An operation waits for ranks that have not asked for it: [`Watch::look`], between rounds. Or all have asked, and one
+//! of them stops in the middle: then the waits themselves ask the [`Midway`].
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
-use super::{config::Stall, core::Entry};
+use super::{config::Stall, core::Entry, group::lock};
 use crate::{
+    callers::Overseer,
     clock,
     error::{Error, Result},
     metrics::Metrics,
-    negotiate::Negotiator,
+    negotiate::{Negotiator, Response, request::Request},
     types::Rank,
 };
 
@@ -21,14 +25,52 @@ const NAMES_MAX: usize = 6;
 /// Looks at what waits, now and then.
 #[derive(Debug)]
 pub(super) struct Watch {
-    limits: Stall,
+    rules: Rules,
     warned: Option<Instant>,
+    midway: Arc<Midway>,
+}
+
+#[derive(Debug, Clone)]
+struct Rules {
+    limits: Stall,
     metrics: Arc<Metrics>,
+}
+
+impl Rules {
+    /// Warns or fails if something has waited for too long.
+    fn apply(&self, age: Duration, warned: &mut Option<Instant>, report: impl FnOnce() -> String) -> Result<()> {
+        let now = clock::now();
+        let is_over = |limit: Option<Duration>| limit.is_some_and(|limit| age >= limit);
+        let was_warned =
+            warned.is_some_and(|warned| Some(now.saturating_duration_since(warned)) < self.limits.warn_after);
+        let fails = is_over(self.limits.fail_after);
+        if !fails && (!is_over(self.limits.warn_after) || was_warned) {
+            return Ok(());
+        }
+        *warned = Some(now);
+        let text = report();
+        tracing::warn!("{text}");
+        self.metrics.stalled(&text);
+        if fails { Err(Error::Stalled(text)) } else { Ok(()) }
+    }
 }
 
 impl Watch {
     pub(super) fn new(limits: Stall, metrics: Arc<Metrics>) -> Self {
-        Self { limits, warned: None, metrics }
+        let rules = Rules { limits, metrics };
+        let midway = Arc::new(Midway { rules: rules.clone(), batch: Mutex::default() });
+        Self { rules, warned: None, midway }
+    }
+
+    pub(super) fn midway(&self) -> Arc<Midway> {
+        Arc::clone(&self.midway)
+    }
+
+    /// Says what the waits from now on are for.
+    pub(super) fn begins(&self, responses: &[Response]) {
+        let mut batch = lock(&self.midway.batch);
+        batch.requests.clear();
+        batch.requests.extend(responses.iter().filter_map(|it| it.agreed.iter().flatten().next().map(Arc::clone)));
     }
 
     /// Warns or fails if something has waited too long; `silent` are ranks that did not speak in this round.
@@ -39,21 +81,36 @@ impl Watch {
         silent: &[Rank],
     ) -> Result<()> {
         let Some(oldest) = entries.values().map(|entry| entry.since).min() else { return Ok(()) };
-        let now = clock::now();
-        let age = now.saturating_duration_since(oldest);
-        let is_over = |limit: Option<Duration>| limit.is_some_and(|limit| age >= limit);
-        let was_warned =
-            self.warned.is_some_and(|warned| Some(now.saturating_duration_since(warned)) < self.limits.warn_after);
-        let fails = is_over(self.limits.fail_after);
-        if !fails && (!is_over(self.limits.warn_after) || was_warned) {
-            return Ok(());
-        }
-        self.warned = Some(now);
-        let names: Vec<&str> = entries.keys().map(AsRef::as_ref).collect();
-        let text = report(&names, &negotiator.stalled(), silent, age);
-        tracing::warn!("{text}");
-        self.metrics.stalled(&text);
-        if fails { Err(Error::Stalled(text)) } else { Ok(()) }
+        let age = clock::now().saturating_duration_since(oldest);
+        self.rules.apply(age, &mut self.warned, || {
+            let names: Vec<&str> = entries.keys().map(AsRef::as_ref).collect();
+            report(&names, &negotiator.stalled(), silent, age)
+        })
+    }
+}
+
+/// Judges waits in the middle of a batch.
+#[derive(Debug)]
+pub(super) struct Midway {
+    rules: Rules,
+    /// Owned by the thread that drives.
+    batch: Mutex<BatchInWork>,
+}
+
+#[derive(Debug, Default)]
+struct BatchInWork {
+    requests: Vec<Arc<Request>>,
+    warned: Option<Instant>,
+}
+
+impl Overseer for Midway {
+    fn look(&self, still_for: Duration, awaited: &[Rank]) -> Result<()> {
+        let mut batch = lock(&self.batch);
+        let BatchInWork { requests, warned } = &mut *batch;
+        self.rules.apply(still_for, warned, || {
+            let names: Vec<&str> = requests.iter().map(|request| &*request.name).collect();
+            report(&names, &BTreeMap::new(), awaited, still_for)
+        })
     }
 }
 

@@ -18,6 +18,7 @@ use super::{
     memory::{Ordering, Segment, fence},
 };
 use crate::{
+    callers::Stillness,
     error::{Error, Result},
     types::Rank,
 };
@@ -72,6 +73,8 @@ impl Shm {
     fn sleep_until(&self, deadline: Option<Instant>, missing: impl Fn() -> Option<usize>) -> Result<bool> {
         let sleeping = self.segment.word(Layout::sleeping(self.me));
         let mut rested = false;
+        // Who has a deadline looks for stalls by itself.
+        let mut stillness = deadline.is_none().then(Stillness::begin);
         loop {
             let heard = self.segment.word(Layout::bell(self.me)).load(Ordering::Acquire);
             sleeping.store(1, Ordering::Relaxed);
@@ -93,8 +96,19 @@ impl Shm {
             if nap.is_zero() {
                 return Ok(false);
             }
+            if let Some(stillness) = &mut stillness {
+                self.callers.look(stillness, || self.laggards())?;
+            }
             rested = self.nap(heard, nap);
         }
+    }
+
+    /// The peers that are furthest behind. Who waits for them is behind, too, but less.
+    fn laggards(&self) -> Vec<Rank> {
+        let steps = [Layout::staged, Layout::reduced, Layout::taken];
+        let progress = |peer: usize| steps.iter().map(|step| self.load(step(peer))).sum::<u64>();
+        let least = self.peers().map(progress).min();
+        self.peers().filter(|peer| Some(progress(*peer)) == least).map(|peer| self.ranks[peer]).collect()
     }
 
     /// Sleeps until the bell rings, or a while; tells whether nobody rang.

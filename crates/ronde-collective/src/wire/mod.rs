@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::flow::{Flow, What};
 use crate::{
-    callers::Callers,
+    callers::{Callers, Stillness},
     clock,
     error::{Error, Result},
     shm::Shm,
@@ -74,6 +74,7 @@ impl Wire {
     pub(crate) fn exchange_until(&self, deadline: Option<Instant>, messages: Vec<Message<'_>>) -> Result<bool> {
         let mut flows = self.flows(messages);
         let mut tries = 0;
+        let mut stillness: Option<Stillness> = None;
         loop {
             let has_moved = self.move_all(&mut flows)?;
             flows.retain(|flow| !flow.is_done());
@@ -81,6 +82,9 @@ impl Wire {
                 return Ok(true);
             }
             tries = if has_moved { 0 } else { tries + 1 };
+            if let Some(stillness) = stillness.as_mut().filter(|_| has_moved) {
+                stillness.moved();
+            }
             if self.callers.are_waiting() && self.is_worth_trying(tries) {
                 continue;
             }
@@ -89,7 +93,20 @@ impl Wire {
                 return Ok(false);
             }
             self.wait(&flows, left)?;
+            // Who has a deadline looks for stalls by itself.
+            if deadline.is_none() {
+                let stillness = stillness.get_or_insert_with(Stillness::begin);
+                self.callers.look(stillness, || self.awaited(&flows))?;
+            }
         }
+    }
+
+    /// The ranks on which messages depend.
+    fn awaited(&self, flows: &[Flow<'_>]) -> Vec<Rank> {
+        let mut ranks: Vec<Rank> = flows.iter().map(|flow| self.ranks[flow.peer]).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
     }
 
     /// Whether to look again rather than sleep; lets others run before, the awaited peer perhaps.
