@@ -175,10 +175,12 @@ impl Negotiator {
 
     fn respond(&mut self, name: &Arc<str>) -> Option<Response> {
         let asked = self.waiting.remove(name)?;
-        let requests: Vec<&Request> = asked.iter().flatten().map(AsRef::as_ref).collect();
+        let by_rank = self.ranks.iter().zip(&asked);
+        let requests = by_rank.filter_map(|(rank, request)| Some((*rank, request.as_deref()?)));
+        let requests: Vec<(Rank, &Request)> = requests.collect();
         let has_joined = requests.len() < self.ranks.len();
         let outcome = validate(&Asked { requests: &requests, has_joined });
-        let kind = requests.first()?.kind;
+        let kind = requests.first()?.1.kind;
         let agreed: Agreed = asked.into();
         let may_repeat = !has_joined && !matches!(kind, Kind::AddSet | Kind::RemoveSet);
         match &outcome {

@@ -1,27 +1,34 @@
-//! Whether the requests of all ranks for one name fit together. The texts are those that Horovod's users know.
+//! Whether the requests of all ranks for one name fit together. The texts begin as those that Horovod's users know,
+//! and end with the name and the ranks.
 
 use super::request::{Kind, Request, Spec};
-use crate::types::{ReduceOp, Shape};
+use crate::types::{Rank, ReduceOp, Shape};
 
-/// Requests of all members that asked; joined members did not.
+/// Requests of all members that asked, by their ranks; joined members did not.
 pub(crate) struct Asked<'a> {
-    pub(crate) requests: &'a [&'a Request],
+    pub(crate) requests: &'a [(Rank, &'a Request)],
     pub(crate) has_joined: bool,
 }
 
 /// Returns what is wrong, in words that are the same on every rank.
 pub(crate) fn validate(asked: &Asked<'_>) -> Result<(), String> {
-    let [first, rest @ ..] = asked.requests else { return Ok(()) };
-    for other in rest {
-        compare(first, other)?;
+    let [(rank, first), rest @ ..] = asked.requests else { return Ok(()) };
+    for (other_rank, other) in rest {
+        let told = |text: String| format!("{text} (`{}`: ranks {rank} and {other_rank})", first.name);
+        compare(first, other).map_err(told)?;
     }
-    match first.kind {
-        Kind::Allgather | Kind::Alltoall | Kind::Broadcast | Kind::Reducescatter if asked.has_joined => {
-            Err(format!("{} is not supported with Join at this time.", first.kind))
+    validate_one(first, asked.has_joined).map_err(|text| format!("{text} (`{}`)", first.name))
+}
+
+/// What is the same on all ranks may still be wrong.
+fn validate_one(request: &Request, has_joined: bool) -> Result<(), String> {
+    match request.kind {
+        Kind::Allgather | Kind::Alltoall | Kind::Broadcast | Kind::Reducescatter if has_joined => {
+            Err(format!("{} is not supported with Join at this time.", request.kind))
         }
         Kind::Allgather | Kind::Alltoall | Kind::Reducescatter => {
-            match first.tensors.iter().find(|spec| spec.shape.0.is_empty()) {
-                Some(_) => Err(format!("Process-set rank zero tried to {} a rank-zero tensor.", first.kind)),
+            match request.tensors.iter().find(|spec| spec.shape.0.is_empty()) {
+                Some(_) => Err(format!("Process-set rank zero tried to {} a rank-zero tensor.", request.kind)),
                 None => Ok(()),
             }
         }

@@ -58,7 +58,7 @@ fn check_mismatch(what: &str, asked: impl Fn(usize) -> Work + Sync, expected: &s
             // The second time the name is known, or forgotten as it should be.
             for _ in 0..2 {
                 let error = engine.run(asked(engine.rank().0)).unwrap_err();
-                assert_eq!(error, Error::Mismatch(expected.to_owned()), "{what}");
+                assert_eq!(error, Error::Mismatch(expected.to_owned()), "{what}, {spread:?}");
             }
             let done = engine.run(allreduce("x", ReduceOp::Sum, &[1.0])).unwrap();
             assert_eq!(floats(&done, 0), [2.0], "the engine is of no use after: {what}");
@@ -72,38 +72,53 @@ fn a_mismatch_is_told_to_all_and_harms_nobody() {
     check_mismatch(
         "types differ",
         |rank| if rank == 0 { work(sum(1.0), f32s(&[1.0, 2.0])) } else { work(sum(1.0), ints()) },
-        "Mismatched data types: One rank had type float32, but another rank had type int32.",
+        "Mismatched data types: One rank had type float32, but another rank had type int32. (`x`: ranks 0 and 1)",
     );
     check_mismatch(
         "shapes differ",
         |rank| work(sum(1.0), matrix(2, 3 + rank, 1.0)),
-        "Mismatched ALLREDUCE tensor shapes: One rank sent a tensor of shape [2, 3], but another rank sent a tensor of shape [2, 4].",
+        "Mismatched ALLREDUCE tensor shapes: One rank sent a tensor of shape [2, 3], but another rank sent a tensor of shape [2, 4]. (`x`: ranks 0 and 1)",
     );
     check_mismatch(
         "operations differ",
         |rank| work(if rank == 0 { sum(1.0) } else { Operation::Allgather }, f32s(&[1.0])),
-        "Mismatched operations: One rank did an ALLREDUCE, but another rank did an ALLGATHER.",
+        "Mismatched operations: One rank did an ALLREDUCE, but another rank did an ALLGATHER. (`x`: ranks 0 and 1)",
     );
     check_mismatch(
         "rows differ in length",
         |rank| work(Operation::Allgather, matrix(1 + rank, 2 + rank, 1.0)),
-        "Mismatched ALLGATHER tensor shapes: One rank sent a tensor with dimension 1 equal to 2, but another rank sent a tensor with dimension 1 equal to 3.",
+        "Mismatched ALLGATHER tensor shapes: One rank sent a tensor with dimension 1 equal to 2, but another rank sent a tensor with dimension 1 equal to 3. (`x`: ranks 0 and 1)",
     );
     check_mismatch(
         "roots differ",
         |rank| work(Operation::Broadcast { root: Rank(rank) }, f32s(&[1.0])),
-        "Mismatched BROADCAST root ranks: One rank specified root rank 0, but another rank specified root rank 1.",
+        "Mismatched BROADCAST root ranks: One rank specified root rank 0, but another rank specified root rank 1. (`x`: ranks 0 and 1)",
     );
     check_mismatch(
         "factors differ",
         |rank| work(sum(1.0 + rank as f64), f32s(&[1.0])),
-        "Mismatched prescale and/or postscale factors: One rank sent factors (1.0, 1.0), but another rank sent factors (2.0, 1.0).",
+        "Mismatched prescale and/or postscale factors: One rank sent factors (1.0, 1.0), but another rank sent factors (2.0, 1.0). (`x`: ranks 0 and 1)",
     );
     check_mismatch(
         "a single value has no rows",
         |_| work(Operation::Allgather, Tensor::new(DataType::F32, [], 1_f32.to_ne_bytes().to_vec())),
-        "Process-set rank zero tried to ALLGATHER a rank-zero tensor.",
+        "Process-set rank zero tried to ALLGATHER a rank-zero tensor. (`x`)",
     );
+}
+
+#[test]
+fn a_mismatch_names_the_rank_that_differs_also_within_a_process_set() {
+    ring(4, Spread::OneHost, |engine| {
+        let set = engine.add_process_set(&[Rank(1), Rank(2), Rank(3)]).unwrap();
+        if engine.rank() == Rank(0) {
+            return;
+        }
+        let shape = if engine.rank() == Rank(3) { matrix(5, 1, 1.0) } else { matrix(2, 1, 1.0) };
+        let error = engine.run(work(sum(1.0), shape).on(set)).unwrap_err().to_string();
+        assert!(error.contains("shape [2, 1]") && error.contains("shape [5, 1]"), "{error}");
+        assert!(error.ends_with("(`x`: ranks 1 and 3)"), "{error}");
+        engine.run(barrier("b").on(set)).unwrap();
+    });
 }
 
 #[test]
@@ -168,7 +183,10 @@ fn who_has_joined_changes_nothing() {
                     assert_eq!(floats(&done, 0), vec![expected; length], "{op:?}");
                 }
                 let error = engine.run(work(Operation::Allgather, f32s(&[1.0]))).unwrap_err();
-                assert_eq!(error, Error::Mismatch("ALLGATHER is not supported with Join at this time.".to_owned()));
+                assert_eq!(
+                    error,
+                    Error::Mismatch("ALLGATHER is not supported with Join at this time. (`x`)".to_owned())
+                );
             }
             engine.run(join).unwrap().last_joined
         });
