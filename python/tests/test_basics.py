@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 
 def test_nothing_works_before_init():
@@ -135,6 +134,68 @@ def test_a_forked_child_is_told_and_harms_nobody(ring):
     ring(2).run(body)
 
 
+def test_a_killed_rank_is_missed_though_its_forked_child_lives(ring):
+    def body():
+        import signal
+        import time
+
+        import ronde
+        import ronde.numpy as rn
+
+        ronde.init()
+        noticed = os.path.join(os.path.dirname(__file__), "noticed")
+        if ronde.rank() == 1:
+            if os.fork() == 0:
+                # As the workers of a DataLoader do; the test's end of the output must not wait for it.
+                for stream in (1, 2):
+                    os.close(stream)
+                while not os.path.exists(noticed):
+                    time.sleep(0.02)
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            rn.allreduce(np.ones(1))
+        except ronde.HorovodInternalError as error:
+            assert "lost rank 1" in str(error), error
+        else:
+            raise AssertionError("a dead rank was not missed")
+        finally:
+            open(noticed, "w").close()
+
+    results = ring(2).run(body, check=False, RONDE_TRANSPORT="tcp")
+    assert [code for code, _ in results] == [0, -9], results
+
+
+def test_rings_break_and_form_again_without_leaks(ring):
+    def body():
+        import ronde
+        import ronde.numpy as rn
+
+        def count():
+            return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+        for turn in range(30):
+            ronde.init()
+            rn.barrier()
+            if ronde.rank() == turn % 2:
+                # It leaves without a word that the other expects.
+                ronde.shutdown()
+                assert not ronde.is_initialized()
+            else:
+                try:
+                    rn.allreduce(np.ones(1 + turn % 3 * 100_000), name="half")
+                except ronde.HorovodInternalError:
+                    ronde.shutdown()
+                else:
+                    raise AssertionError("who left was not missed")
+            if turn == 5:
+                before = count()
+        assert count() == before, (count(), before)
+
+    for transport in ("auto", "tcp"):
+        ring(2).run(body, RONDE_TRANSPORT=transport)
+
+
 def test_ctrl_c_ends_a_wait(ring):
     def body():
         import signal
@@ -163,6 +224,63 @@ def test_ctrl_c_ends_a_wait(ring):
             raise AssertionError("it was not interrupted")
 
     ring(2).run(body)
+
+
+def test_ctrl_c_ends_the_wait_for_a_rank_that_stopped_in_the_middle(ring):
+    def body():
+        import signal
+        import threading
+        import time
+
+        import ronde
+        import ronde.numpy as rn
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        ronde.init()
+        other = ronde.allgather_object(os.getpid())[1]
+        large, steps = np.ones(4_000_000, np.float32), []
+
+        def step():
+            steps.append(1)
+            rn.allreduce(large, name=f"large{len(steps)}")
+
+        def stop_it_and_interrupt():
+            begun = len(steps)
+            while len(steps) < begun + 3:
+                time.sleep(0.01)
+            os.kill(other, signal.SIGSTOP)
+            seen = -1
+            while seen != len(steps):
+                seen = len(steps)
+                time.sleep(1)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        def is_broken():
+            """Whether it was in the middle of data, and not between two steps or before one."""
+            threading.Thread(target=stop_it_and_interrupt).start()
+            try:
+                while True:
+                    step()
+            except KeyboardInterrupt:
+                os.kill(other, signal.SIGCONT)
+            try:
+                step()
+            except ronde.HorovodInternalError as error:
+                assert "interrupted" in str(error), error
+                return True
+            return False
+
+        if ronde.rank() == 0:
+            assert any(is_broken() for _ in range(10)), "Ctrl-C is heard, but not in the middle"
+            return
+        try:
+            while True:
+                step()
+        except ronde.HorovodInternalError as error:
+            assert "shut down by rank 0" in str(error), error
+
+    for transport in ("auto", "tcp"):
+        ring(2).run(body, RONDE_TRANSPORT=transport)
 
 
 def test_ctrl_c_ends_the_wait_for_others_at_the_start_and_for_process_sets(ring):
@@ -213,21 +331,20 @@ def test_other_threads_run_while_one_waits(ring):
         import ronde.numpy as rn
 
         ronde.init()
-        if ronde.rank() == 1:
-            time.sleep(0.5)
-        turns = []
-        done = threading.Event()
+        turned = os.path.join(os.path.dirname(__file__), "turned")
+        if ronde.rank() == 0:
 
-        def turn():
-            while not done.wait(0.01):
-                turns.append(1)
+            def turn():
+                for _ in range(20):
+                    time.sleep(0.01)
+                open(turned, "w").close()
 
-        thread = threading.Thread(target=turn)
-        thread.start()
+            threading.Thread(target=turn).start()
+        else:
+            # It comes only after the other's thread has had its turns, while that waits.
+            while not os.path.exists(turned):
+                time.sleep(0.01)
         rn.barrier()
-        done.set()
-        thread.join()
-        assert ronde.rank() == 1 or len(turns) > 10, len(turns)
 
     ring(2).run(body)
 
@@ -336,10 +453,15 @@ def test_an_idle_ring_costs_nothing(ring):
 
         ronde.init()
         ronde.barrier()
-        before = time.process_time()
-        time.sleep(1)
-        assert time.process_time() - before < 0.05
+        # A thread that looks again and again would use all of it, and one that looks a thousand times a second some
+        # percent; on a busy machine what is done once costs more, so the quietest second counts.
+        used = []
+        for _ in range(5):
+            before = time.process_time()
+            time.sleep(1)
+            used.append(time.process_time() - before)
+            if used[-1] < 0.02:
+                return
+        raise AssertionError(used)
 
-    begun = time.monotonic()
     ring(2).run(body)
-    assert time.monotonic() - begun > 1

@@ -39,5 +39,6 @@ pub use self::{
     handshake::{Secret, Side, VERSION, greet},
     metrics::Counters,
     rendezvous::{Rendezvous, Server},
+    tcp::link_descriptors,
     types::{DataType, Rank, ReduceOp, SetId, Shape},
 };

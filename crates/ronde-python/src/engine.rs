@@ -152,3 +152,9 @@ impl Drop for Engine {
         }
     }
 }
+
+/// The descriptors of all connections with other ranks: a forked child closes its copies.
+#[pyfunction]
+pub(crate) fn link_descriptors() -> Vec<i32> {
+    ronde_collective::link_descriptors()
+}

@@ -24,7 +24,7 @@ mod ronde {
     #[pymodule_export]
     use super::{
         desk::Desk,
-        engine::Engine,
+        engine::{Engine, link_descriptors},
         gate::{HorovodInternalError, InitializationError, MismatchError},
         handle::{Handle, Outcome},
         log::log_to_stderr,

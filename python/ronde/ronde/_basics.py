@@ -6,7 +6,14 @@ import hashlib
 import os
 
 from ronde import _bootstrap, _desk, _settings
-from ronde._ronde import Engine, HorovodInternalError, InitializationError, MismatchError, log_to_stderr
+from ronde._ronde import (
+    Engine,
+    HorovodInternalError,
+    InitializationError,
+    MismatchError,
+    link_descriptors,
+    log_to_stderr,
+)
 
 _NOT_STARTED = "Horovod has not been initialized; use hvd.init()."
 _UINT8 = 0
@@ -97,7 +104,10 @@ class Basics:
     def _forked(self):
         if self._engine is not None:
             self._is_forked = True
-            # The engine itself knows that it is a copy, and lets go of nothing.
+            # The engine itself knows that it is a copy, and lets go of nothing. But while a copy of a connection is
+            # open, nobody sees that the rank at its end has died.
+            for descriptor in link_descriptors():
+                os.close(descriptor)
             self._engine = None
 
     def _process_sets(self, process_sets):

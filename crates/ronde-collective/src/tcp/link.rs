@@ -1,9 +1,11 @@
 //! The connections of a pair of ranks.
 
 use std::{
+    collections::BTreeSet,
     io::{self, Read as _, Write as _},
     net::{Shutdown, TcpStream},
-    os::fd::{AsFd as _, BorrowedFd},
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, RawFd},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -29,6 +31,17 @@ pub(crate) enum Farewell {
     Lost(Rank),
 }
 
+/// The descriptors of all links of this process, which own them.
+static OPEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
+
+/// The descriptors of all connections with other ranks, for a child that was forked a moment ago and will use no
+/// engine: it should close its copies. A connection of which a copy lives on does not end with its rank, and the peers
+/// would go on waiting for a rank that is dead.
+pub fn link_descriptors() -> Vec<RawFd> {
+    // In a child it may be held, for ever, by a thread that is not there; it keeps its copies then.
+    OPEN.try_lock().map_or_else(|_| Vec::new(), |open| open.iter().copied().collect())
+}
+
 /// Streams for data, and the guard.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -49,7 +62,13 @@ impl Link {
         sockopt::set_tcp_keepintvl(&guard, KEEPALIVE_INTERVAL)?;
         sockopt::set_tcp_keepcnt(&guard, KEEPALIVE_PROBES)?;
         sockopt::set_tcp_user_timeout(&guard, UNACKNOWLEDGED_MAX_MS)?;
-        Ok(Self { streams, guard })
+        let link = Self { streams, guard };
+        OPEN.lock().unwrap_or_else(PoisonError::into_inner).extend(link.descriptors());
+        Ok(link)
+    }
+
+    fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.streams.iter().chain([&self.guard]).map(TcpStream::as_raw_fd)
     }
 
     pub(crate) fn streams(&self) -> usize {
@@ -98,6 +117,16 @@ impl Link {
             None => Some(Farewell::Left),
             Some(rank) => Some(Farewell::Lost(Rank(usize::try_from(rank).ok()?))),
         }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Before they are closed: then the numbers may become somebody else's.
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        self.descriptors().for_each(|descriptor| {
+            open.remove(&descriptor);
+        });
     }
 }
 

@@ -7,4 +7,5 @@ pub(crate) mod addresses;
 pub(crate) mod connect;
 mod link;
 
+pub use self::link::link_descriptors;
 pub(crate) use self::link::{Farewell, Link};
