@@ -11,7 +11,7 @@ use std::{
     os::unix::fs::FileExt as _,
     path::Path,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Instant,
@@ -22,12 +22,20 @@ use serde_json::json;
 use crate::{
     clock,
     negotiate::{Negotiator, Response, note::Note, request::Request},
-    types::Rank,
+    types::{Rank, SetId},
 };
 
-/// A timeline that can be started and stopped at any time.
+/// A timeline that can be started and stopped at any time, as one process set sees it.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
+    shared: Arc<Shared>,
+    /// What the names of lines begin with: sets may have tensors of the same name.
+    prefix: String,
+}
+
+/// What all process sets have in common.
+#[derive(Debug, Default)]
+struct Shared {
     is_on: AtomicBool,
     /// Owned by whoever has something to record, for a moment.
     trace: Mutex<Option<Trace>>,
@@ -45,6 +53,11 @@ struct Trace {
 }
 
 impl Timeline {
+    /// The same file, for a process set.
+    pub(crate) fn of_set(&self, set: SetId) -> Self {
+        Self { shared: Arc::clone(&self.shared), prefix: format!("process_set.{}.", set.0) }
+    }
+
     /// Begins a new file.
     pub(crate) fn start(&self, path: &Path, mark_cycles: bool) -> io::Result<()> {
         let file: File = fs_err::File::create(path)?.into();
@@ -57,24 +70,24 @@ impl Timeline {
         trace.record(&json!({"name": "process_sort_index", "ph": "M", "pid": 0, "args": {"sort_index": 0}}));
         trace.flush();
         *self.lock() = Some(trace);
-        self.is_on.store(true, Ordering::SeqCst);
+        self.shared.is_on.store(true, Ordering::SeqCst);
         Ok(())
     }
 
     /// Ends the file.
     pub(crate) fn stop(&self) {
-        self.is_on.store(false, Ordering::SeqCst);
+        self.shared.is_on.store(false, Ordering::SeqCst);
         if let Some(mut trace) = self.lock().take() {
             trace.flush();
         }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Trace>> {
-        self.trace.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.trace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with(&self, record: impl FnOnce(&mut Trace)) {
-        if self.is_on.load(Ordering::Relaxed)
+        if self.shared.is_on.load(Ordering::Relaxed)
             && let Some(trace) = self.lock().as_mut()
         {
             record(trace);
@@ -91,7 +104,7 @@ impl Timeline {
     }
 
     pub(crate) fn negotiation_begins(&self, request: &Request, since: Instant) {
-        self.with(|trace| trace.begin(&request.name, &format!("NEGOTIATE_{}", request.kind), since));
+        self.with(|trace| trace.begin(&self.line(&request.name), &format!("NEGOTIATE_{}", request.kind), since));
     }
 
     /// Marks when each rank was ready.
@@ -99,7 +112,7 @@ impl Timeline {
         self.with(|trace| {
             for (member, note) in notes.iter().enumerate() {
                 for name in negotiator.names(member, note).flatten() {
-                    let (pid, ts) = (trace.line(name), trace.time(clock::now()));
+                    let (pid, ts) = (trace.line(&self.line(name)), trace.time(clock::now()));
                     let rank = ranks[member].to_string();
                     trace.record(&json!({"ph": "X", "name": rank, "ts": ts, "pid": pid, "dur": 0}));
                 }
@@ -109,8 +122,9 @@ impl Timeline {
 
     pub(crate) fn operation_begins(&self, response: &Response) {
         self.with(|trace| {
-            trace.end(&response.name, &json!({}));
-            trace.begin(&response.name, &response.kind.to_string(), clock::now());
+            let line = self.line(&response.name);
+            trace.end(&line, &json!({}));
+            trace.begin(&line, &response.kind.to_string(), clock::now());
         });
     }
 
@@ -118,12 +132,29 @@ impl Timeline {
         self.with(|trace| {
             let first = response.specs().first();
             let args = first.map(|spec| json!({"dtype": spec.dtype.to_string(), "shape": spec.shape.to_string()}));
-            trace.end(&response.name, &args.unwrap_or_default());
+            trace.end(&self.line(&response.name), &args.unwrap_or_default());
         });
+    }
+
+    /// A part of all these operations begins, within them.
+    pub(crate) fn activity_begins(&self, responses: &[Response], what: &str) {
+        self.with(|trace| {
+            let now = clock::now();
+            responses.iter().for_each(|response| trace.begin(&self.line(&response.name), what, now));
+        });
+    }
+
+    pub(crate) fn activity_ends(&self, responses: &[Response]) {
+        self.with(|trace| responses.iter().for_each(|response| trace.end(&self.line(&response.name), &json!({}))));
     }
 
     pub(crate) fn flush(&self) {
         self.with(Trace::flush);
+    }
+
+    /// The name of a tensor's line.
+    fn line(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
     }
 }
 

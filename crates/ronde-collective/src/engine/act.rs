@@ -20,11 +20,16 @@ use crate::{
     },
     reduce,
     shm::panels::Combine,
+    timeline::Timeline,
     types::ReduceOp,
 };
 
 /// Results of the operations of a batch, in its order.
 type Results = Vec<Result<Done>>;
+
+/// Parts of an operation, as a timeline shows them.
+const COPY_IN: &str = "MEMCPY_IN_FUSION_BUFFER";
+const COPY_OUT: &str = "MEMCPY_OUT_FUSION_BUFFER";
 
 /// Does operations; keeps the memory in which small tensors are put together.
 #[derive(Debug, Default)]
@@ -43,7 +48,7 @@ impl Actor {
     /// Does a batch. A rank that has joined has no tensors, and brings what changes nothing.
     pub(super) fn act(
         &mut self,
-        comm: &mut Comm,
+        (comm, timeline): (&mut Comm, &Timeline),
         responses: &[Response],
         tensors: Vec<Option<Vec<Tensor>>>,
     ) -> Result<Results> {
@@ -51,9 +56,12 @@ impl Actor {
         match responses {
             [response] if !(is_group && Self::is_fusable(response)) => {
                 let tensors = tensors.into_iter().next().flatten();
-                Ok(vec![self.act_alone(comm, response, tensors)?])
+                timeline.activity_begins(responses, &moving(response));
+                let done = self.act_alone(comm, response, tensors)?;
+                timeline.activity_ends(responses);
+                Ok(vec![done])
             }
-            _ => self.act_fused(comm, responses, tensors),
+            _ => self.act_fused((comm, timeline), responses, tensors),
         }
     }
 
@@ -72,13 +80,16 @@ impl Actor {
     /// Copies tensors one after the other, reduces them as one, and copies them back.
     fn act_fused(
         &mut self,
-        comm: &mut Comm,
+        (comm, timeline): (&mut Comm, &Timeline),
         responses: &[Response],
         mut tensors: Vec<Option<Vec<Tensor>>>,
     ) -> Result<Results> {
-        let Some(request) = responses.first().and_then(Response::request) else { return Ok(Vec::new()) };
+        let Some((first, request)) = responses.first().and_then(|first| Some((first, first.request()?))) else {
+            return Ok(Vec::new());
+        };
         let dtype = request.tensors[0].dtype;
         let len = responses.iter().flat_map(Response::specs).map(Spec::bytes).sum();
+        timeline.activity_begins(responses, COPY_IN);
         self.fusion.resize(len, 0);
         let mut at = 0;
         for (response, tensors) in responses.iter().zip(&tensors) {
@@ -91,15 +102,21 @@ impl Actor {
             at += bytes;
         }
         reduce::scale(dtype, &mut self.fusion, request.prescale);
+        timeline.activity_ends(responses);
+        timeline.activity_begins(responses, &moving(first));
         let combine = Combine { dtype, op: request.op, scale: postscale(request, comm.size()) };
         comm.allreduce(combine, View::InPlace(&mut self.fusion), len)?;
+        timeline.activity_ends(responses);
+        timeline.activity_begins(responses, COPY_OUT);
         let mut rest = self.fusion.as_slice();
         let results = responses.iter().zip(&mut tensors).map(|(response, tensors)| {
             let (own, others) = rest.split_at(response.specs().iter().map(Spec::bytes).sum());
             rest = others;
             Ok(Done { tensors: copy_apart(tensors.take().unwrap_or_default(), own), ..Done::default() })
         });
-        Ok(results.collect())
+        let results = results.collect();
+        timeline.activity_ends(responses);
+        Ok(results)
     }
 
     fn act_alone(&self, comm: &mut Comm, response: &Response, tensors: Option<Vec<Tensor>>) -> Result<Result<Done>> {
@@ -129,6 +146,11 @@ impl Actor {
     fn registry(&self) -> Result<&Arc<Registry>> {
         self.registry.as_ref().ok_or_else(|| Error::Bootstrap("process sets are made by all ranks".to_owned()))
     }
+}
+
+/// The part in which data moves between ranks.
+fn moving(response: &Response) -> String {
+    format!("RONDE_{}", response.kind)
 }
 
 /// Groups above this are reduced tensor by tensor: copying them together costs more than it saves.

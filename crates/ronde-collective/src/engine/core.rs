@@ -266,9 +266,10 @@ impl State {
                 completions.push(completion);
             }
             self.parts.watch.begins(&responses);
-            let results = self.parts.actor.act(comm, &responses, tensors).inspect_err(|error| {
-                finish_all(group, &responses, &completions, error);
-            })?;
+            let results =
+                self.parts.actor.act((comm, &self.parts.timeline), &responses, tensors).inspect_err(|error| {
+                    finish_all(group, &responses, &completions, error);
+                })?;
             self.account(&responses, begun);
             for ((response, completion), result) in responses.iter().zip(completions).zip(results) {
                 self.parts.timeline.operation_ends(response);

@@ -89,9 +89,9 @@ impl Engine {
             timeline.start(path, config.mark_cycles).map_err(|error| Error::Bootstrap(error.to_string()))?;
         }
         let tuner = (config.autotune && config.rank == Rank(0)).then(Tuner::default);
-        let registry = Arc::new(Registry::new(site, config, Arc::clone(&metrics)));
+        let registry = Arc::new(Registry::new(site, config, Arc::clone(&metrics), Arc::clone(&timeline)));
         let actor = Actor::with_registry(Arc::clone(&registry));
-        let mut parts = registry.parts(actor, Arc::clone(&timeline));
+        let mut parts = registry.parts(actor);
         parts.tuner = tuner;
         let all = Group::new(Core::new(comm, parts));
         all.start_helper(SetId::GLOBAL)?;

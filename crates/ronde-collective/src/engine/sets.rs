@@ -33,6 +33,7 @@ pub(super) struct Registry {
     pub(super) site: Site,
     pub(super) config: Config,
     pub(super) metrics: Arc<Metrics>,
+    timeline: Arc<Timeline>,
     sets: Mutex<Sets>,
 }
 
@@ -51,8 +52,8 @@ struct Set {
 }
 
 impl Registry {
-    pub(super) fn new(site: Site, config: Config, metrics: Arc<Metrics>) -> Self {
-        Self { site, config, metrics, sets: Mutex::default() }
+    pub(super) fn new(site: Site, config: Config, metrics: Arc<Metrics>, timeline: Arc<Timeline>) -> Self {
+        Self { site, config, metrics, timeline, sets: Mutex::default() }
     }
 
     /// The group of a set, for an operation that is named in the error.
@@ -85,10 +86,10 @@ impl Registry {
         if let Some(failed) = notes.iter().find(|note| !note.is_empty()) {
             return Ok(Err(Error::Mismatch(String::from_utf8_lossy(failed).into_owned())));
         }
-        let group = formed.ok().flatten().map(|comm| self.start_group(comm)).transpose()?;
         let mut sets = lock(&self.sets);
         let next = SetId(u32::try_from(sets.known.len() + 1).unwrap_or(u32::MAX));
         let id = sets.free.pop_front().unwrap_or(next);
+        let group = formed.ok().flatten().map(|comm| self.start_group(id, comm)).transpose()?;
         sets.known.insert(id, Set { ranks: ranks.to_vec(), group });
         Ok(Ok(Done { set: Some(id), ..Done::default() }))
     }
@@ -119,14 +120,15 @@ impl Registry {
         Ok(formed)
     }
 
-    fn start_group(&self, comm: Comm) -> Result<Arc<Group>> {
-        let parts = self.parts(Actor::default(), Arc::new(Timeline::default()));
+    fn start_group(&self, id: SetId, comm: Comm) -> Result<Arc<Group>> {
+        let parts = Parts { timeline: Arc::new(self.timeline.of_set(id)), ..self.parts(Actor::default()) };
         let group = Group::new(Core::new(comm, parts));
-        group.start_helper(SetId(u32::MAX))?;
+        group.start_helper(id)?;
         Ok(group)
     }
 
-    pub(super) fn parts(&self, actor: Actor, timeline: Arc<Timeline>) -> Parts {
+    /// For the group of all ranks.
+    pub(super) fn parts(&self, actor: Actor) -> Parts {
         Parts {
             cache_capacity: self.config.cache_capacity,
             fusion_threshold: self.config.fusion_threshold,
@@ -134,7 +136,7 @@ impl Registry {
             watch: Watch::new(self.config.stall, Arc::clone(&self.metrics)),
             actor,
             metrics: Arc::clone(&self.metrics),
-            timeline,
+            timeline: Arc::clone(&self.timeline),
             tuner: None,
             tune_log: self.config.autotune_log.clone(),
         }
