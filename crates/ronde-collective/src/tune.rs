@@ -6,16 +6,17 @@
 use std::time::Duration;
 
 const MEGABYTE: usize = 1024 * 1024;
-/// From small batches that begin early to large ones that begin late.
-const CANDIDATES: [usize; 6] = [MEGABYTE / 4, MEGABYTE, 4 * MEGABYTE, 16 * MEGABYTE, 64 * MEGABYTE, 128 * MEGABYTE];
+/// From small batches that begin early to large ones that begin late; the last candidate is the largest that is used.
+const CANDIDATES: [usize; 4] = [MEGABYTE / 4, MEGABYTE, 4 * MEGABYTE, 16 * MEGABYTE];
 /// Samples of a candidate; the first is a warm-up and does not count.
 const SAMPLES: usize = 6;
 /// Batches that make up a sample.
 const BATCHES: usize = 20;
 
 /// A search in progress, or its result.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tuner {
+    candidates: Vec<usize>,
     candidate: usize,
     samples: Vec<f64>,
     scores: Vec<f64>,
@@ -27,9 +28,25 @@ pub(crate) struct Tuner {
 }
 
 impl Tuner {
+    /// Tries thresholds up to `most`: larger ones would not be used.
+    pub(crate) fn new(most: usize) -> Self {
+        let below = CANDIDATES.into_iter().filter(|candidate| *candidate < most);
+        Self {
+            candidates: below.chain([most]).collect(),
+            candidate: 0,
+            samples: Vec::new(),
+            scores: Vec::new(),
+            batches: 0,
+            bytes: 0,
+            time: Duration::ZERO,
+            best: None,
+            log: Vec::new(),
+        }
+    }
+
     /// What should be in force now.
     pub(crate) fn threshold(&self) -> usize {
-        CANDIDATES[self.best.unwrap_or(self.candidate)]
+        self.candidates[self.best.unwrap_or(self.candidate)]
     }
 
     /// Counts a batch that was done.
@@ -54,12 +71,12 @@ impl Tuner {
         counted.sort_by(f64::total_cmp);
         let score = counted[counted.len() / 2];
         self.scores.push(score);
-        self.log.push(format!("{},{score}", CANDIDATES[self.candidate]));
+        self.log.push(format!("{},{score}", self.candidates[self.candidate]));
         self.candidate += 1;
-        if self.candidate == CANDIDATES.len() {
+        if self.candidate == self.candidates.len() {
             let by_score = |a: &usize, b: &usize| self.scores[*a].total_cmp(&self.scores[*b]);
-            let best = (0..CANDIDATES.len()).max_by(by_score).unwrap_or(0);
-            self.log.push(format!("{},{}", CANDIDATES[best], self.scores[best]));
+            let best = (0..self.candidates.len()).max_by(by_score).unwrap_or(0);
+            self.log.push(format!("{},{}", self.candidates[best], self.scores[best]));
             self.best = Some(best);
         }
     }
@@ -74,21 +91,25 @@ impl Tuner {
 mod tests {
     use std::time::Duration;
 
-    use super::{BATCHES, CANDIDATES, SAMPLES, Tuner};
+    use super::{BATCHES, MEGABYTE, SAMPLES, Tuner};
 
     #[test]
     fn the_candidate_that_moves_most_bytes_wins() {
-        let mut tuner = Tuner::default();
-        for _ in 0..CANDIDATES.len() * SAMPLES * BATCHES {
-            // 16 MB batches take half of the time here.
-            let time = if tuner.threshold() == CANDIDATES[3] { 50 } else { 100 };
+        let mut tuner = Tuner::new(32 * MEGABYTE);
+        for _ in 0..tuner.candidates.len() * SAMPLES * BATCHES {
+            let time = if tuner.threshold() == 16 * MEGABYTE { 50 } else { 100 };
             tuner.record(1000, Duration::from_micros(time));
         }
-        assert_eq!(tuner.threshold(), CANDIDATES[3]);
+        assert_eq!(tuner.threshold(), 16 * MEGABYTE);
         let log = tuner.take_log();
-        assert_eq!(log.len(), CANDIDATES.len() + 1);
+        assert_eq!(log.len(), tuner.candidates.len() + 1);
         assert_eq!(log.last().map(String::as_str), Some("16777216,20"));
         tuner.record(1, Duration::from_secs(1));
-        assert_eq!(tuner.threshold(), CANDIDATES[3], "the choice stays");
+        assert_eq!(tuner.threshold(), 16 * MEGABYTE, "the choice stays");
+    }
+
+    #[test]
+    fn what_would_not_be_used_is_not_tried() {
+        assert_eq!(Tuner::new(2 * MEGABYTE).candidates, [MEGABYTE / 4, MEGABYTE, 2 * MEGABYTE]);
     }
 }

@@ -121,8 +121,13 @@ impl Comm {
 
     /// What fusion is good for here: in memory a batch should stay in the caches.
     pub(crate) fn fusion_limits(&self, threshold: usize) -> Limits {
-        let (most, alone) = if self.is_near() { (2 * MEGABYTE, MEGABYTE / 4) } else { (32 * MEGABYTE, 4 * MEGABYTE) };
-        Limits { threshold: threshold.min(most), alone }
+        let alone = if self.is_near() { MEGABYTE / 4 } else { 4 * MEGABYTE };
+        Limits { threshold: threshold.min(self.fusion_max()), alone }
+    }
+
+    /// A threshold above this is the same as this.
+    pub(crate) fn fusion_max(&self) -> usize {
+        if self.is_near() { 2 * MEGABYTE } else { 32 * MEGABYTE }
     }
 
     /// Says our part of the next round, given in pieces of at most [`NOTE_MAX`] bytes together.

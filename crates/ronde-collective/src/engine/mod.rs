@@ -88,7 +88,7 @@ impl Engine {
         if let Some(path) = config.timeline.as_deref().filter(|_| config.rank == Rank(0)) {
             timeline.start(path, config.mark_cycles).map_err(|error| Error::Bootstrap(error.to_string()))?;
         }
-        let tuner = (config.autotune && config.rank == Rank(0)).then(Tuner::default);
+        let tuner = (config.autotune && config.rank == Rank(0)).then(|| Tuner::new(comm.fusion_max()));
         let registry = Arc::new(Registry::new(site, config, Arc::clone(&metrics), Arc::clone(&timeline)));
         let actor = Actor::with_registry(Arc::clone(&registry));
         let mut parts = registry.parts(actor);

@@ -75,11 +75,11 @@ fn autotune_tries_changes_nothing_in_results_and_writes_what_it_chose() {
         (config.autotune, config.autotune_log) = (true, Some(log.clone()));
     };
     ring_with(2, Spread::OneHost, change, |engine| {
-        for _ in 0..750 {
+        for _ in 0..400 {
             let done = engine.run(allreduce("x", ReduceOp::Sum, &vec![1.0; 20_000])).unwrap();
             assert_eq!(floats(&done, 0)[0].to_bits(), 2_f32.to_bits());
         }
     });
     let rows = fs_err::read_to_string(&log).unwrap();
-    assert_eq!(rows.lines().count(), 7, "six candidates and the choice: {rows}");
+    assert_eq!(rows.lines().count(), 4, "three candidates and the choice: {rows}");
 }
