@@ -145,6 +145,8 @@ def test_objects_travel(ring):
 
         ronde.init()
         assert ronde.broadcast_object({"from": ronde.rank()}, root_rank=1) == {"from": 1}
+        # Only the root need have one.
+        assert ronde.broadcast_object([1] if ronde.rank() == 1 else None, root_rank=1) == [1]
         assert ronde.allgather_object("x" * ronde.rank()) == ["", "x", "xx"]
 
     ring(3).run(body)

@@ -23,7 +23,8 @@ def _dump(obj):
 
 def broadcast_object(obj=None, root_rank=0, name=None, process_set=global_process_set):
     """Gives everybody the root's object."""
-    name = type(obj).__name__ if name is None else name
+    # Not the type's, as in Horovod: only the root need have the object, and others would wait for another name.
+    name = "broadcast_object" if name is None else name
     is_root = basics.rank() == root_rank
     data = _dump(obj) if is_root else None
     length = np.array([len(data) if is_root else 0], dtype=np.int64)
@@ -36,7 +37,7 @@ def broadcast_object(obj=None, root_rank=0, name=None, process_set=global_proces
 
 def allgather_object(obj, name=None, process_set=global_process_set):
     """The objects of all members, in their order."""
-    name = type(obj).__name__ if name is None else name
+    name = "allgather_object" if name is None else name
     data = _dump(obj)
     lengths = arrays.allgather(np.array([len(data)], dtype=np.int64), f"{name}.sz", process_set)
     data = arrays.allgather(data, f"{name}.t", process_set)
