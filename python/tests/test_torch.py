@@ -93,6 +93,8 @@ def test_an_optimizer_steps_as_one_process_with_all_the_data(ring, how):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), **options)
         assert type(optimizer).__name__ == "SGD" and isinstance(optimizer, torch.optim.SGD)
+        optimizer.set_backward_passes_per_step(passes)
+        assert optimizer.backward_passes_per_step == passes
         reference = torch.optim.SGD(alone.parameters(), lr=0.1, momentum=0.9)
         for _ in range(3):
             data = torch.randn(2, passes, 4, 3)

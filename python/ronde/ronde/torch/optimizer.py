@@ -209,10 +209,13 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
         self.backward_passes_per_step = options["backward_passes_per_step"]
         self.process_set = options["process_set"]
         self._parameter_names = _names(self.param_groups, named_parameters)
-        self._passes = 0
 
     def synchronize(self):
         """There is nothing to wait for before step()."""
+
+    def set_backward_passes_per_step(self, passes):
+        """Gradients add up until step() is called, however many passes that are."""
+        self.backward_passes_per_step = passes
 
     @contextmanager
     def skip_synchronize(self):
