@@ -196,6 +196,64 @@ fn adasum_is_a_sum_for_orthogonal_and_an_average_for_equal_vectors() {
     }
 }
 
+/// The formula itself, for two vectors.
+fn adasum_of(a: &[f64], b: &[f64]) -> Vec<f64> {
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let (of_a, of_b) = (1.0 - dot(a, b) / (2.0 * dot(a, a)), 1.0 - dot(a, b) / (2.0 * dot(b, b)));
+    a.iter().zip(b).map(|(a, b)| a * of_a + b * of_b).collect()
+}
+
+fn decoded(dtype: DataType, bytes: &[u8]) -> Vec<f64> {
+    let half = |bits: u16| {
+        // Sign, exponent and fraction; what is below the smallest normal number does not occur here.
+        let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
+        let size = if exponent == 0 { 0.0 } else { (1.0 + fraction / 1024.0) * 2_f64.powi(exponent - 15) };
+        if bits >> 15 == 1 { -size } else { size }
+    };
+    let halves = || bytes.as_chunks().0.iter().map(|it| u16::from_ne_bytes(*it));
+    match dtype {
+        DataType::F16 => halves().map(half).collect(),
+        DataType::BF16 => halves().map(|bits| f64::from(f32::from_bits(u32::from(bits) << 16))).collect(),
+        _ => bytes.as_chunks().0.iter().map(|it| f64::from(f32::from_ne_bytes(*it))).collect(),
+    }
+}
+
+#[test]
+fn adasum_is_what_its_formula_says_in_every_float() {
+    // Half of the distance between two numbers, and a little for the order of sums.
+    for (dtype, precision) in [(DataType::F32, 2e-7), (DataType::F16, 5.1e-4), (DataType::BF16, 4.1e-3)] {
+        for (size, spread) in [(2, Spread::OneHost), (4, Spread::Tcp), (3, Spread::Hosts(2)), (5, Spread::OneHost)] {
+            for length in [5_usize, 1031] {
+                let own = |rank: usize| -> Vec<u8> {
+                    (0..length).map(|index| u8::try_from((rank * 7 + index * (rank + 3) + 1) % 11).unwrap()).collect()
+                };
+                let mut vectors: Vec<Vec<f64>> =
+                    (0..size).map(|rank| own(rank).into_iter().map(f64::from).collect()).collect();
+                while vectors.len() > 1 {
+                    let join = |pair: &[Vec<f64>]| if let [a, b] = pair { adasum_of(a, b) } else { pair[0].clone() };
+                    vectors = vectors.chunks(2).map(join).collect();
+                }
+                let results = ring(size, spread, |engine| {
+                    let tensor = Tensor::new(dtype, [length], bytes_of(dtype, &own(engine.rank().0)));
+                    let work = Work::new("x", Operation::Allreduce(ReduceOp::Adasum.into()), vec![tensor]);
+                    engine.run(work).unwrap().tensors[0].buffer.as_slice().to_vec()
+                });
+                assert!(
+                    results.iter().all(|result| *result == results[0]),
+                    "ranks differ: {dtype}, {size}, {spread:?}"
+                );
+                for (found, expected) in decoded(dtype, &results[0]).iter().zip(&vectors[0]) {
+                    let error = (found - expected).abs();
+                    assert!(
+                        error <= precision * expected.abs() + 1e-4 * precision,
+                        "{found} for {expected}: {dtype}, {size}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn averages_and_factors_are_folded_as_users_know_it() {
     use ronde_collective::Reduction;
