@@ -20,6 +20,16 @@ import numpy as np
 """
 
 
+def _count_skip(report):
+    """Puts a skipped test into the list of `make test`, as those of Rust do."""
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("RONDE_SKIPS"):
+        with open(os.environ["RONDE_SKIPS"], "a", encoding="utf-8") as skips:
+            skips.write(f"SKIPPED: {report.nodeid}: {report.longrepr[-1].removeprefix('Skipped: ')}\n")
+
+
+pytest_runtest_logreport = pytest_collectreport = _count_skip
+
+
 class Ring:
     """Starts so many ranks; their bodies must all succeed."""
 
