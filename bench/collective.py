@@ -1,10 +1,12 @@
-"""Collectives as a Python user calls them: Ronde beside torch.distributed with Gloo and Open MPI through mpi4py.
+"""Collectives as a Python user calls them: Ronde beside Horovod, torch.distributed with Gloo, Open MPI through mpi4py.
 
 usage: collective.py [--only SECTION] [--max-megabytes N] [--plot FILE]
 
 One peer after the other on the same tensors, in one run. Times are medians of the slowest rank; a ratio says how many
 times longer the peer takes. Training goes in turns, several of each peer. A peer that is not installed is left out.
-Between namespaces needs root. The plot is an SVG of all sums that were measured.
+Horovod is run by the interpreter that HOROVOD_PYTHON names, with HOROVOD_PYTHONPATH for its modules, and never with
+those of this process, among which ours has its name. Between namespaces needs root, and Horovod an sshd: it is left
+out there. The plot is an SVG of all sums that were measured.
 """
 
 import argparse
@@ -50,6 +52,18 @@ class Ronde:
         return model, self.hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
 
+class Horovod(Ronde):
+    # The name that ours does not have.
+    shown, module = "Horovod", "horovod.torch.mpi_lib_v2"
+
+    def __init__(self):
+        import horovod.torch as hvd
+
+        self.hvd = hvd
+        self.begin = hvd.init
+        self.gather = hvd.allgather_object
+
+
 class Gloo:
     shown, module = "Gloo", "torch.distributed"
 
@@ -88,7 +102,7 @@ class OpenMpi:
         return self.comm.allgather(value)
 
 
-PEERS = {"ronde": Ronde, "gloo": Gloo, "mpi": OpenMpi}
+PEERS = {"ronde": Ronde, "horovod": Horovod, "gloo": Gloo, "mpi": OpenMpi}
 
 
 # --- what a rank measures -------------------------------------------------------------------------------------------
@@ -189,7 +203,10 @@ def free_port():
 
 def start(peer, task, ranks, max_bytes=0, is_tcp=False, is_apart=False):
     """Starts the ranks of a peer, each in a namespace of its own if apart; returns what the first found."""
-    command = [sys.executable, os.path.abspath(__file__), "--peer", peer, "--task", task, "--max-bytes", str(max_bytes)]
+    script = [os.path.abspath(__file__), "--peer", peer, "--task", task, "--max-bytes", str(max_bytes)]
+    if peer == "horovod":
+        return start_horovod(script, ranks, is_apart)
+    command = [sys.executable, *script]
     environment = dict(os.environ, OMP_NUM_THREADS="1")
     if is_tcp:
         environment["RONDE_TRANSPORT"] = "tcp"
@@ -210,6 +227,22 @@ def start(peer, task, ranks, max_bytes=0, is_tcp=False, is_apart=False):
         for process in processes:
             process.kill()
     return json.loads(outputs[0])
+
+
+def horovod():
+    """The interpreter that has Horovod, and what it needs to know; None if none is named."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if "HOROVOD_PYTHONPATH" in environment:
+        environment["PYTHONPATH"] = environment["HOROVOD_PYTHONPATH"]
+    return os.environ.get("HOROVOD_PYTHON"), dict(environment, OMP_NUM_THREADS="1")
+
+
+def start_horovod(script, ranks, is_apart):
+    if is_apart:
+        raise RuntimeError("its launcher needs an sshd in each namespace")
+    python, environment = horovod()
+    launcher = [python, "-m", "horovod.runner.launch", "--gloo", "-np", str(ranks)]
+    return told_by([*launcher, python, *script], environment)
 
 
 def start_mpi(command, environment, ranks, is_tcp, is_apart):
@@ -235,7 +268,8 @@ def told_by(command, environment):
     )
     if told.returncode != 0:
         raise RuntimeError(told.stderr.strip()[-500:])
-    return json.loads(told.stdout)
+    # Horovod's launcher says in front of a line who wrote it.
+    return json.loads(told.stdout.strip().splitlines()[-1].removeprefix("[0]<stdout>:"))
 
 
 @contextlib.contextmanager
@@ -287,7 +321,7 @@ def table(title, rows, peers, cells, is_more_better=False):
 # --- the plot -------------------------------------------------------------------------------------------------------
 
 PANEL_WIDTH, PANEL_HEIGHT, MARGIN = 420, 320, 60
-COLOURS = {"ronde": "#c2410c", "gloo": "#64748b", "mpi": "#1d4ed8"}
+COLOURS = {"ronde": "#c2410c", "horovod": "#15803d", "gloo": "#64748b", "mpi": "#1d4ed8"}
 
 
 def draw(path, panels):
@@ -405,7 +439,14 @@ SECTIONS = {
 
 
 def is_there(peer):
-    return subprocess.run([sys.executable, "-c", f"import {PEERS[peer].module}"], stderr=subprocess.DEVNULL).returncode == 0
+    python, environment = horovod() if peer == "horovod" else (sys.executable, dict(os.environ))
+    tried = python and subprocess.run(
+        [python, "-c", f"import {PEERS[peer].module}"], env=environment, stderr=subprocess.DEVNULL
+    )
+    if not tried or tried.returncode != 0:
+        print(f"{PEERS[peer].shown}: not installed")
+        return False
+    return True
 
 
 def main():
@@ -420,7 +461,8 @@ def main():
     if args.task:
         peer = PEERS[args.peer]() if args.peer else None
         found = TASKS[args.task](peer, args.max_bytes)
-        if int(os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or 0) == 0:
+        ranks = (os.environ.get(name) for name in ("HOROVOD_RANK", "RANK", "OMPI_COMM_WORLD_RANK"))
+        if int(next(filter(None, ranks), 0)) == 0:
             print(json.dumps(found), flush=True)
         return
     peers = [peer for peer in PEERS if is_there(peer)]
