@@ -19,7 +19,7 @@ use rustix::{
 };
 
 use super::{
-    layers::Layer,
+    layers::{Layer, mount_points},
     paths::{self, Missing, find, is_folder, name_of, named},
     spec::{Mount, Source},
 };
@@ -151,7 +151,22 @@ fn escape(path: &str) -> String {
 
 fn bind_read_only(path: &str, target: &Path) -> io::Result<()> {
     mount_bind_recursive(path, target).map_err(|error| named(error, "bind", path))?;
-    remount_read_only(&target.to_string_lossy())
+    remount_tree_read_only(target)
+}
+
+/// Remounting changes one mount: those that came along below it are writable until each has had its turn.
+fn remount_tree_read_only(target: &Path) -> io::Result<()> {
+    // The kernel names mounts by their real paths.
+    let top = fs_err::canonicalize(target)?;
+    let mounts = mount_points(&fs_err::read_to_string("/proc/self/mountinfo")?);
+    for mount in mounts.iter().filter(|mount| Path::new(mount).starts_with(&top)) {
+        match remount_read_only(mount) {
+            // Another mount covers it: nobody can reach it.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            done => done?,
+        }
+    }
+    Ok(())
 }
 
 /// Remounting may not drop flags that are locked, so those of the mount are asked first.
@@ -221,7 +236,7 @@ fn put_sys(root: BorrowedFd<'_>) -> io::Result<()> {
     if mount("sysfs", &place, "sysfs", flags, None).is_err() {
         mount_bind_recursive("/sys", &place).map_err(|error| named(error, "mount", "/sys"))?;
         let covered = find(root, "/sys", Missing::Refuse)?;
-        let _ = remount_read_only(&name_of(&covered));
+        let _ = remount_tree_read_only(Path::new(&name_of(&covered)));
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! `ronde down` leaves nothing behind: everything is counted before and after, where nothing else can be counted.
+//! What pods do to the machine, in namespaces in which nothing else is: `ronde down` leaves nothing behind, everything is
+//! counted before and after; and what pods may not write, they cannot.
 
 use ronde_sim::{is_root, program};
 
@@ -8,27 +9,34 @@ use crate::{
     sandbox::Sandbox,
 };
 
-fn check(how: &str) {
+/// Runs a script where it is alone, and compares what it says; or skips the test.
+fn check(script: &str, expected: &str) {
     if !is_root() || Program::find_all(&[]).is_none() || ["unshare", "nft", "ip"].map(program).contains(&None) {
         return;
     }
     let sandbox = Sandbox::new();
     let home = Home::of(&sandbox, &directory().join("bin"));
-    let script = directory().join("leftovers.sh");
     let line = format!(
-        "RONDE={} RONDE_DATA_DIR=$PWD/data unshare --net --mount --pid --fork --kill-child --mount-proc bash {} {how}",
+        "RONDE={} RONDE_DATA_DIR=$PWD/data unshare --net --mount --pid --fork --kill-child --mount-proc bash {}/{script}",
         env!("CARGO_BIN_EXE_ronde"),
-        script.display()
+        directory().display()
     );
-    assert_eq!(home.succeed(&line), "nothing is left\n");
+    assert_eq!(home.succeed(&line), expected);
 }
+
+const NOTHING: &str = "nothing is left\n";
 
 #[test]
 fn nothing_is_left_after_down() {
-    check("running");
+    check("leftovers.sh running", NOTHING);
 }
 
 #[test]
 fn nothing_is_left_after_kill_9_and_down() {
-    check("killed");
+    check("leftovers.sh killed", NOTHING);
+}
+
+#[test]
+fn without_overlays_pods_change_no_file_of_the_machine() {
+    check("read_only.sh", "seen\n");
 }
