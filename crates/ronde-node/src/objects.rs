@@ -1,7 +1,8 @@
 //! The Node objects that this machine plays: capacity, conditions, addresses, and the lease that says it lives.
 //!
-//! [`build`] is pure. [`keep`] creates what is missing and renews the lease; it changes nothing that others own:
-//! labels and taints that somebody added stay, and a node that was deleted comes back only with the next `ronde up`.
+//! [`build`] is pure. [`keep`] renews the lease, and says that a node is ready that was thought to be lost; it changes
+//! nothing that others own: labels and taints that somebody added stay, and a node that was deleted comes back only with
+//! the next `ronde up`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,7 +21,7 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
 };
-use ronde_control::runner::Clock;
+use ronde_control::{nodelifecycle::plan::is_ready, runner::Clock};
 use tokio_util::sync::CancellationToken;
 
 use crate::machine::facts::Facts;
@@ -162,7 +163,7 @@ pub async fn announce(client: &Client, nodes: Vec<Node>) -> Result<(), kube::Err
     Ok(())
 }
 
-/// Renews the leases until `stop`.
+/// Renews the leases, and with them the word that the nodes are ready, until `stop`.
 pub async fn keep(client: Client, names: Vec<String>, clock: Clock, stop: CancellationToken) {
     let mut pace = tokio::time::interval(RENEW);
     while stop.run_until_cancelled(pace.tick()).await.is_some() {
@@ -177,6 +178,16 @@ pub async fn keep(client: Client, names: Vec<String>, clock: Clock, stop: Cancel
 async fn renew(client: &Client, name: &str, now: Timestamp) -> Result<(), kube::Error> {
     let nodes: Api<Node> = Api::all(client.clone());
     let Some(node) = nodes.get_opt(name).await? else { return Ok(()) };
+    renew_lease(client, name, &node, now).await?;
+    if is_ready(&node) {
+        return Ok(());
+    }
+    // It was silent for so long that it counts as lost; only its own word changes that.
+    let status = Patch::Strategic(serde_json::json!({"status": {"conditions": conditions(now)}}));
+    nodes.patch_status(name, &PatchParams::default(), &status).await.map(drop)
+}
+
+async fn renew_lease(client: &Client, name: &str, node: &Node, now: Timestamp) -> Result<(), kube::Error> {
     let spec = LeaseSpec {
         holder_identity: Some(name.to_owned()),
         lease_duration_seconds: Some(LEASE_SECONDS),
@@ -187,7 +198,7 @@ async fn renew(client: &Client, name: &str, now: Timestamp) -> Result<(), kube::
         api_version: "v1".to_owned(),
         kind: "Node".to_owned(),
         name: name.to_owned(),
-        uid: node.metadata.uid.unwrap_or_default(),
+        uid: node.metadata.uid.clone().unwrap_or_default(),
         ..OwnerReference::default()
     };
     let leases: Api<Lease> = Api::namespaced(client.clone(), LEASES);

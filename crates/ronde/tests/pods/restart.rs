@@ -160,3 +160,16 @@ fn after_down_and_up_workloads_come_back() {
     home.succeed("eventually '[ \"$(pgrep -cf \"^sleep 87654\\$\")\" = 2 ]'");
     home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/alone --timeout 20s");
 }
+
+/// A node that was silent for so long that it counts as lost says itself that it is there again.
+#[test]
+fn a_node_that_was_thought_to_be_lost_is_ready_again() {
+    let Some((_cluster, home)) = start() else { return };
+    let node = home.succeed("kubectl get nodes -o jsonpath='{.items[0].metadata.name}'");
+    let lost = r#"{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown"}]}}"#;
+    home.succeed(&format!("kubectl patch node {node} --subresource status -p '{lost}'"));
+    home.succeed(&format!("kubectl wait --for=condition=Ready node/{node} --timeout 120s"));
+    home.succeed(&format!("eventually '[ -z \"$(kubectl get node {node} -o jsonpath={{.spec.taints}})\" ]'"));
+    home.succeed("kubectl run new --image example.test/pod:1 -- sleep 1000");
+    home.succeed("kubectl wait --for=condition=Ready pod/new --timeout 120s");
+}
