@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fs_err as fs;
 use futures::{FutureExt as _, future::BoxFuture};
-use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, LifecycleHandler, Pod};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -22,6 +22,22 @@ const LOG_LINES: usize = 80;
 const LOG_BYTES_MAX: usize = 2048;
 
 impl Worker {
+    /// Takes up containers that are found running after a restart of the daemon: what was published is what is known.
+    ///
+    /// This comes before the first decision, which would otherwise publish that probes have passed.
+    pub(super) fn recognise(&mut self, records: &BTreeMap<String, Vec<Record>>) {
+        for (name, records) in records {
+            let Some(last) = records.last().filter(|record| record.end.is_none()) else { continue };
+            if self.notes.get(name).is_some_and(|notes| notes.attempt >= last.attempt) {
+                continue;
+            }
+            let Some(container) = self.container(name) else { continue };
+            let health = ProbeState::new(&container, published(&self.pod, name, last.attempt)).health();
+            let notes = super::Notes { attempt: last.attempt, health: Some(health), ..super::Notes::default() };
+            self.notes.insert(name.clone(), notes);
+        }
+    }
+
     /// Gives every running container its hook and its probes.
     pub(super) fn watch_running(&mut self, containers: &BTreeMap<String, ContainerSeen>) {
         for (name, seen) in containers {
@@ -39,14 +55,9 @@ impl Worker {
 
     fn watch_one(&mut self, container: &Container, attempt: u32) {
         let name = &container.name;
-        let notes = self.notes.entry(name.clone()).or_default();
-        if notes.attempt != attempt {
-            // Found running after a restart of the daemon: what was published is what is known.
-            let health = published(&self.pod, name);
-            *notes = super::Notes { attempt, health, ..super::Notes::default() };
-        }
+        let hook = self.notes.get(name).filter(|notes| notes.attempt == attempt).and_then(|notes| notes.hook);
         let has_started = super::exec::newest(&self.folder, name).ok().flatten().is_some_and(|one| one.pid.is_some());
-        if notes.hook == Some(HookState::Pending) && has_started && !self.has_task(name, Task::Hook, attempt) {
+        if hook == Some(HookState::Pending) && has_started && !self.has_task(name, Task::Hook, attempt) {
             let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.clone());
             if let Some(hook) = hook {
                 self.run_post_start(container.clone(), attempt, hook);
@@ -208,11 +219,12 @@ impl Worker {
     }
 }
 
-/// What the published status says of a container's probes.
-fn published(pod: &Pod, name: &str) -> Option<Health> {
+/// What the published status says of the probes of one attempt of a container.
+fn published(pod: &Pod, name: &str, attempt: u32) -> Option<Health> {
     let status = pod.status.as_ref()?;
     let all = status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten());
-    let found = all.into_iter().find(|status| status.name == name)?;
+    let is_it = |status: &&ContainerStatus| status.name == name && u32::try_from(status.restart_count) == Ok(attempt);
+    let found = all.into_iter().find(is_it)?;
     Some(Health { started: found.started == Some(true), ready: found.ready, unhealthy: None })
 }
 

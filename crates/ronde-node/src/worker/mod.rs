@@ -168,6 +168,7 @@ impl Worker {
         let (sandbox, made) = self.observe_sandbox(now).await?;
         let records = record::read_all(&self.folder)?;
         self.read_messages(&records);
+        self.recognise(&records);
         let containers = observe::containers(&self.uid, &records, &self.notes, made.as_ref().map(|made| made.made_at));
         // 2. What follows.
         let decision = lifecycle::decide(&Seen {

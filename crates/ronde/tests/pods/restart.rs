@@ -173,3 +173,56 @@ fn a_node_that_was_thought_to_be_lost_is_ready_again() {
     home.succeed("kubectl run new --image example.test/pod:1 -- sleep 1000");
     home.succeed("kubectl wait --for=condition=Ready pod/new --timeout 120s");
 }
+
+/// A pod whose probes write a byte each time that they are run; it ends once and is started again if it `crashes`.
+fn probed(name: &str, ready: bool, crashes: bool) -> String {
+    let (readiness, first) = (if ready { "true" } else { "false" }, if crashes { "exit 1" } else { "true" });
+    format!(
+        "mkdir -p out && kubectl apply -f - <<EOF
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  terminationGracePeriodSeconds: 0
+  volumes: [{{name: out, hostPath: {{path: \"$PWD/out\"}}}}]
+  containers:
+    - name: main
+      image: example.test/probed:1
+      command: [sh, -c, '[ -e /out/{name} ] || {{ touch /out/{name}; {first}; }}; sleep 1000']
+      startupProbe: {{exec: {{command: [sh, -c, 'echo >> /out/{name}-startup']}}, periodSeconds: 1}}
+      readinessProbe: {{exec: {{command: [sh, -c, 'echo >> /out/{name}-readiness; {readiness}']}}, periodSeconds: 1}}
+      volumeMounts: [{{name: out, mountPath: /out}}]
+EOF"
+    )
+}
+
+/// What the probes have said is neither forgotten nor made up by a `ronde` that finds the containers running.
+#[test]
+fn what_probes_have_said_outlives_ronde() {
+    let Some((cluster, home)) = start() else { return };
+    let pods = [("ready", true, false), ("waits", false, false), ("again", true, true), ("waits-again", false, true)];
+    for (name, ready, crashes) in pods {
+        home.succeed(&probed(name, ready, crashes));
+    }
+    let runs = |name: &str, probe: &str| {
+        fs::metadata(cluster.sandbox.path(&format!("out/{name}-{probe}"))).map_or(0, |file| file.len())
+    };
+    let version = |name| home.succeed(&format!("kubectl get pod {name} -o jsonpath='{{.metadata.resourceVersion}}'"));
+    for (name, ready, crashes) in pods {
+        let restarts = u8::from(crashes);
+        let status = "{.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].started} \
+            {.status.containerStatuses[0].ready}";
+        let settled = format!("{restarts} true {ready}");
+        home.succeed(&format!("eventually \"kubectl get pod {name} -o jsonpath='{status}' | grep -x '{settled}'\""));
+        wait_until("the pod is probed", LIMIT, || (runs(name, "readiness") > 0).then_some(()));
+    }
+    let before = pods.map(|(name, ..)| (version(name), runs(name, "startup")));
+    cluster.sandbox.kill_9();
+    let probed = pods.map(|(name, ..)| runs(name, "readiness"));
+    cluster.up(NODES);
+    for ((name, ..), probed) in pods.iter().zip(probed) {
+        wait_until("it is probed again", LIMIT, || (runs(name, "readiness") > probed + 1).then_some(()));
+    }
+    let after = pods.map(|(name, ..)| (version(name), runs(name, "startup")));
+    assert_eq!(after, before, "no status was written, and no startup probe was run again");
+}
