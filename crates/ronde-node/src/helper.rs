@@ -8,7 +8,7 @@ use ronde_process::Alone;
 
 use crate::{
     machine::probe,
-    sandbox::enter::{self, Entry},
+    sandbox::enter::{self, Call},
     supervisor,
 };
 
@@ -18,7 +18,7 @@ pub fn run(args: &[String]) -> Option<ExitCode> {
         [_, verb, folder] if verb == "supervise" => {
             Some(report(Alone::check().and_then(|alone| supervisor::main(alone, Path::new(folder)))))
         }
-        [_, verb, entry] if verb == "enter" => Some(run_enter(entry)),
+        [_, verb, call @ ..] if verb == "enter" => Some(run_enter(call)),
         [_, verb, folder] if verb == "try-isolation" => Some(report(try_isolation(Path::new(folder)))),
         _ => None,
     }
@@ -41,13 +41,13 @@ fn try_isolation(folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn run_enter(entry: &str) -> ExitCode {
-    let Ok(entry) = serde_json::from_str::<Entry>(entry) else {
-        say("not an entry");
+fn run_enter(call: &[String]) -> ExitCode {
+    let Some(call) = Call::from_args(call) else {
+        say("not a call");
         return ExitCode::FAILURE;
     };
     let run = Alone::check().map_err(|error| (enter::CANNOT_START, error.to_string()));
-    match run.and_then(|alone| enter::run(alone, &entry)) {
+    match run.and_then(|alone| enter::run(alone, &call)) {
         Ok(code) => exit_code(code),
         Err((code, words)) => {
             say(&words);

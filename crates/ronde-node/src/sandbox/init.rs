@@ -13,6 +13,7 @@ use std::{
 use fs_err::File;
 use ronde_process::{Alone, Credentials, Ended, Fork, Namespaces, become_program, fork, kill};
 use rustix::{
+    event::{PollFd, PollFlags},
     net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
     process::Signal,
 };
@@ -107,7 +108,8 @@ fn start(
     let (mut failed, tell) = io::pipe()?;
     match fork(alone, Namespaces::default())? {
         Fork::Child => {
-            let error = become_main(spec, &standard);
+            drop(failed);
+            let error = become_main(spec, &standard, &tell);
             let _ = (&tell).write_all(error.to_string().as_bytes());
             rustix_exit(128)
         }
@@ -132,12 +134,27 @@ fn open_terminal(report: BorrowedFd<'_>) -> io::Result<[OwnedFd; 3]> {
 }
 
 /// Turns the second process into the program.
-fn become_main(spec: &ContainerSpec, standard: &[OwnedFd; 3]) -> io::Error {
-    let prepared = prepare_main(standard, spec.terminal.tty, &spec.credentials);
+fn become_main(spec: &ContainerSpec, standard: &[OwnedFd; 3], tell: &io::PipeWriter) -> io::Error {
+    let prepared = prepare_main(standard, spec.terminal.tty, &spec.credentials).and_then(|()| match spec.pids {
+        // The kernel ends it with the first process of its pid namespace.
+        Pids::Own => Ok(()),
+        Pids::Pod | Pids::Machine => die_with_parent(tell),
+    });
     match prepared {
         Ok(()) => become_program(&spec.program),
         Err(error) => error,
     }
+}
+
+/// Lets the kernel kill this process when its parent ends, who reads from the other end of a pipe.
+///
+/// Called when the user has been changed: the kernel forgets such a wish then.
+pub fn die_with_parent(tell: &io::PipeWriter) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // It may have ended before the wish. In a pid namespace it cannot be seen, but nobody reads any more.
+    let mut set = [PollFd::new(tell, PollFlags::empty())];
+    rustix::event::poll(&mut set, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    if set[0].revents().contains(PollFlags::ERR) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
 }
 
 /// Gives this process its streams, a session of its own, and the rights of its user.

@@ -54,6 +54,11 @@ impl PodFolder {
         self.attempt(name, attempt).join("record.json")
     }
 
+    /// How other programs enter a running attempt.
+    pub fn entry(&self, name: &str, attempt: u32) -> PathBuf {
+        self.attempt(name, attempt).join("entry.json")
+    }
+
     pub fn logs(&self, name: &str) -> PathBuf {
         self.0.join("logs").join(name)
     }

@@ -3,37 +3,38 @@
 //! What a program needs to be at home there was written into the attempt's folder when the container was started, so
 //! that it works also after a restart of the daemon.
 
-use std::{io, path::Path, process::Stdio};
+use std::{
+    io::{self, Write as _},
+    path::Path,
+    process::Stdio,
+};
 
 use fs_err as fs;
-use ronde_process::Program;
+use fs_err::os::unix::fs::OpenOptionsExt as _;
 use tokio::process::Command;
 
 use crate::{
     sandbox::{
-        enter::Entry,
+        enter::{Call, Entry},
         spec::{ContainerSpec, Root},
     },
     supervisor::{folder::PodFolder, record::Record},
 };
 
-/// Where the way in is described.
-fn path(folder: &PodFolder, container: &str, attempt: u32) -> std::path::PathBuf {
-    folder.attempt(container, attempt).join("entry.json")
-}
-
 /// Remembers how to enter a container that is about to be started.
 pub fn remember(folder: &PodFolder, spec: &ContainerSpec) -> io::Result<()> {
     let entry = Entry {
-        pid: 0,
         program: spec.program.clone(),
         credentials: spec.credentials.clone(),
-        tty: false,
         cgroup: spec.cgroup.clone(),
         isolated: matches!(spec.root, Root::Layers { .. }),
     };
     fs::create_dir_all(folder.attempt(&spec.name, spec.attempt))?;
-    fs::write(path(folder, &spec.name, spec.attempt), serde_json::to_vec(&entry)?)
+    // The environment may have secrets in it.
+    let mut options = fs::OpenOptions::new();
+    let mut file =
+        options.write(true).create(true).truncate(true).mode(0o600).open(folder.entry(&spec.name, spec.attempt))?;
+    file.write_all(&serde_json::to_vec(&entry)?)
 }
 
 /// Where and what to run.
@@ -55,16 +56,10 @@ impl Exec<'_> {
         let not_running = || io::Error::other(format!("container {} is not running", self.container));
         let record = newest(self.folder, self.container)?.ok_or_else(not_running)?;
         let pid = record.pid.filter(|_| record.end.is_none()).ok_or_else(not_running)?;
-        let bytes = fs::read(path(self.folder, self.container, record.attempt))?;
-        let mut entry: Entry = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
-        entry.pid = pid;
-        entry.tty = self.tty;
-        if self.tty && !entry.program.env.iter().any(|(name, _)| name == "TERM") {
-            entry.program.env.push(("TERM".to_owned(), "xterm".to_owned()));
-        }
-        entry.program = Program { argv: self.argv, ..entry.program };
+        let call =
+            Call { entry: self.folder.entry(self.container, record.attempt), pid, tty: self.tty, argv: self.argv };
         let mut command = Command::new(self.program);
-        command.arg("enter").arg(serde_json::to_string(&entry)?);
+        command.arg("enter").args(call.to_args());
         command.env_clear().stdin(Stdio::null()).kill_on_drop(true);
         Ok((command, pid))
     }
