@@ -10,6 +10,7 @@ pub mod machine;
 pub mod net;
 pub mod node;
 pub mod objects;
+pub mod orphans;
 pub mod probes;
 pub mod sandbox;
 pub mod start;

@@ -10,7 +10,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     net::{self, Place},
-    sandbox::cgroup::Hierarchy,
+    orphans,
+    sandbox::cgroup::{self, Hierarchy},
     start::{CGROUPS, instance},
     supervisor::{client, control::Order, folder::PodFolder, record},
 };
@@ -36,12 +37,13 @@ pub async fn sweep(data_dir: &Path, place: Option<&Place>) -> io::Result<Swept> 
     }
     let pods: Vec<PodFolder> = pod_folders(&folder)?;
     // One that cannot be stopped keeps no other.
-    let stopped = futures::future::join_all(pods.iter().map(stop)).await;
+    let instance = instance(data_dir);
+    let stopped = futures::future::join_all(pods.iter().map(|pod| stop(pod, &instance))).await;
     let stopped = stopped.into_iter().collect::<io::Result<Vec<bool>>>()?;
     if let Some(place) = place {
-        net::remove_all(&instance(data_dir), &folder, place).await.map_err(io::Error::other)?;
+        net::remove_all(&instance, &folder, place).await.map_err(io::Error::other)?;
     }
-    remove_cgroups(&instance(data_dir));
+    remove_cgroups(&instance);
     Ok(Swept { pods: stopped.into_iter().filter(|was_living| *was_living).count() })
 }
 
@@ -60,13 +62,16 @@ fn pod_folders(folder: &Path) -> io::Result<Vec<PodFolder>> {
 }
 
 /// Ends what runs in a pod, gently first; returns whether anything did.
-async fn stop(pod: &PodFolder) -> io::Result<bool> {
+async fn stop(pod: &PodFolder, instance: &str) -> io::Result<bool> {
     let is_living = client::living(pod)?.is_some();
     if is_living {
         end_containers(pod).await?;
     }
     client::retire(pod).await?;
-    Ok(is_living)
+    let uid = pod.path().file_name().unwrap_or_default().to_string_lossy();
+    let has_groups = !Hierarchy::folders_of(Path::new(CGROUPS), instance).is_empty();
+    let orphans = orphans::end(instance, &uid, !has_groups).await?;
+    Ok(is_living || orphans > 0)
 }
 
 async fn end_containers(pod: &PodFolder) -> io::Result<()> {
@@ -88,22 +93,11 @@ fn running(pod: &PodFolder) -> io::Result<Vec<String>> {
     Ok(all.into_iter().filter(|(_, records)| runs(records)).map(|(name, _)| name).collect())
 }
 
-/// Removes empty groups, the innermost first.
+/// Removes the groups of an instance, which are empty by now.
 fn remove_cgroups(instance: &str) {
     for folder in Hierarchy::folders_of(Path::new(CGROUPS), instance) {
-        remove_tree(&folder, 0);
+        cgroup::remove_tree(&folder);
         // The one that all instances share goes with the last of them.
         let _ = folder.parent().map(rustix::fs::rmdir);
     }
-}
-
-/// Groups are nested three deep: instance, pod, container.
-const DEPTH_MAX: usize = 4;
-
-fn remove_tree(folder: &Path, depth: usize) {
-    if depth < DEPTH_MAX {
-        let inside = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-        inside.filter(|path| path.is_dir()).for_each(|path| remove_tree(&path, depth + 1));
-    }
-    let _ = rustix::fs::rmdir(folder);
 }

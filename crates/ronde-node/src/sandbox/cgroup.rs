@@ -88,23 +88,45 @@ impl Hierarchy {
         Cgroup { folders }
     }
 
-    /// The processes in the groups of a pod: what outlived its supervisor, where it had no pid namespace.
-    pub fn processes_of(&self, instance: &str, pod: &str) -> Vec<i32> {
-        let root = match self {
-            Self::Unified { root } => Some(root),
-            Self::Split { memory, cpu } => memory.as_ref().or(cpu.as_ref()),
-        };
-        let groups = root.map(|root| root.join(PARENT).join(instance).join(pod));
-        let containers = groups.and_then(|groups| fs::read_dir(groups).ok()).into_iter().flatten();
-        let lists = containers.filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("cgroup.procs")).ok());
-        lists.flat_map(|list| list.lines().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
-    }
-
     /// The folders in which an instance keeps its groups.
     pub fn folders_of(root: &Path, instance: &str) -> Vec<PathBuf> {
         let roots = [root.to_owned(), root.join("memory"), root.join("cpu")];
         roots.into_iter().map(|root| root.join(PARENT).join(instance)).filter(|path| path.exists()).collect()
     }
+}
+
+/// The processes in the groups of a pod: what outlived its supervisor, where it had no pid namespace.
+pub fn processes_of(root: &Path, instance: &str, pod: &str) -> Vec<i32> {
+    let groups = Hierarchy::folders_of(root, instance).into_iter().map(|folder| folder.join(pod));
+    let containers = groups.filter_map(|groups| fs::read_dir(groups).ok()).flatten();
+    let lists = containers.filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("cgroup.procs")).ok());
+    let pids = lists.flat_map(|list| list.lines().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>());
+    // One that we cannot see is told as zero.
+    pids.filter(|pid| *pid > 0).collect()
+}
+
+/// Removes the groups of a pod as far as they are empty; returns whether nothing of them is left.
+pub fn remove_pod(root: &Path, instance: &str, pod: &str) -> bool {
+    let groups = Hierarchy::folders_of(root, instance).into_iter().map(|folder| folder.join(pod));
+    // Every one is tried, whatever becomes of the others.
+    groups.filter(|folder| !remove_tree(folder)).count() == 0
+}
+
+/// Groups are nested three deep: instance, pod, container.
+const DEPTH_MAX: usize = 4;
+
+/// Removes empty groups, the innermost first; returns whether nothing is left.
+pub fn remove_tree(folder: &Path) -> bool {
+    remove_below(folder, 0);
+    !folder.exists()
+}
+
+fn remove_below(folder: &Path, depth: usize) {
+    if depth < DEPTH_MAX {
+        let inside = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+        inside.filter(|path| path.is_dir()).for_each(|path| remove_below(&path, depth + 1));
+    }
+    let _ = rustix::fs::rmdir(folder);
 }
 
 fn unified_memory(limits: Limits) -> Vec<(String, String)> {

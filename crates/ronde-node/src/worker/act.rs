@@ -8,12 +8,14 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Task, Worker, sandbox, volumes};
+use super::{Task, Worker, build, sandbox, volumes};
 use crate::{
     lifecycle::{Action, Sandbox, Severity, StopReason},
     machine::probe::Isolation,
     net::{self, Resolver},
     node::CLUSTER_DOMAIN,
+    orphans,
+    sandbox::spec::Pids,
     supervisor::{Pod, client, control::Order, remove_files},
 };
 
@@ -121,7 +123,7 @@ impl Worker {
         self.tasks.clear();
         self.news = None;
         client::retire(&self.folder).await?;
-        self.kill_orphans();
+        self.end_orphans().await?;
         sandbox::record_lost(&self.folder, now)?;
         if let Some(network) = &self.node.network
             && sandbox::read(&self.folder)?.is_some_and(|made| made.ip.is_some())
@@ -132,14 +134,15 @@ impl Worker {
     }
 
     /// A container that shares the machine's processes leaves some behind when its supervisor is killed.
-    fn kill_orphans(&self) {
-        let Some(hierarchy) = &self.node.hierarchy else { return };
-        for pid in hierarchy.processes_of(&self.node.instance, &self.uid) {
-            tracing::info!(pod = self.name(), pid, "kills a process that outlived its supervisor");
-            if let Err(error) = ronde_process::kill::by_number(pid) {
-                tracing::warn!(pod = self.name(), pid, %error, "a process cannot be killed");
-            }
+    async fn end_orphans(&self) -> io::Result<()> {
+        // Of a pod that the API has forgotten nobody knows what it shared.
+        let shares = self.pod.spec.as_ref().is_none_or(|spec| build::pids(spec, self.node.isolation) == Pids::Machine);
+        let may_be_marked = shares && self.node.hierarchy.is_none();
+        match orphans::end(&self.node.instance, &self.uid, may_be_marked).await? {
+            0 => {}
+            killed => tracing::info!(pod = self.name(), killed, "killed processes that outlived their supervisor"),
         }
+        Ok(())
     }
 
     async fn tear_down(&mut self, now: Timestamp) -> io::Result<()> {

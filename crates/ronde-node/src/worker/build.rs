@@ -13,6 +13,7 @@ use crate::{
     env::expand,
     lifecycle::Cause,
     machine::probe::Isolation,
+    orphans,
     sandbox::{
         cgroup::{Hierarchy, Limits},
         layers::Layer,
@@ -137,6 +138,10 @@ fn environment(inputs: &Inputs<'_>, account: &Account) -> Vec<(String, String)> 
     }
     env.extend(inputs.machine_env.iter().cloned());
     env.extend(inputs.env.iter().cloned());
+    let is_among_others = inputs.pod.spec.as_ref().is_some_and(|spec| pids(spec, inputs.isolation) == Pids::Machine);
+    if is_among_others && inputs.hierarchy.is_none() {
+        env.insert(orphans::MARK.to_owned(), inputs.pod.metadata.uid.clone().unwrap_or_default());
+    }
     env.into_iter().collect()
 }
 
@@ -166,7 +171,8 @@ fn root(inputs: &Inputs<'_>, container: &Container) -> Root {
     }
 }
 
-fn pids(spec: &PodSpec, isolation: Isolation) -> Pids {
+/// Decides which processes the containers of a pod see.
+pub fn pids(spec: &PodSpec, isolation: Isolation) -> Pids {
     match (isolation, spec.host_pid, spec.share_process_namespace) {
         (Isolation::None, ..) | (_, Some(true), _) => Pids::Machine,
         (.., Some(true)) => Pids::Pod,

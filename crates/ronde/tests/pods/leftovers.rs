@@ -36,6 +36,17 @@ fn nothing_is_left_after_kill_9_and_down() {
     check("leftovers.sh killed", NOTHING);
 }
 
+/// Pods that share the machine's processes have some that nobody but us would end.
+#[test]
+fn nothing_is_left_when_supervisors_are_killed_too() {
+    check("leftovers.sh orphaned", NOTHING);
+}
+
+#[test]
+fn nothing_is_left_of_orphans_without_control_groups() {
+    check("leftovers.sh bare", NOTHING);
+}
+
 #[test]
 fn without_overlays_pods_change_no_file_of_the_machine() {
     check("read_only.sh", "seen\n");

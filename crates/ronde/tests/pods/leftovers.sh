@@ -1,5 +1,6 @@
 # Counts what there is before `ronde up` and after `ronde down`, in namespaces in which nothing else is.
-# Run as `unshare --net --mount --pid --fork --mount-proc bash leftovers.sh`; says what is left.
+# Run as `unshare --net --mount --pid --fork --mount-proc bash leftovers.sh HOW`; says what is left. HOW it ends: `running`;
+# `killed`, ronde; `orphaned`, ronde and every supervisor; `bare`, the same on a machine without control groups.
 set -euo pipefail
 ip link set lo up
 
@@ -16,9 +17,12 @@ count() {
 
 groups() { # those of all pods of this instance
     for process in $(pgrep -f '^sleep 98765$'); do cut -d : -f 3 "/proc/$process/cgroup"; done |
-        grep -o '/ronde.*' | sort -u
+        { grep -o '/ronde.*' || true; } | sort -u
 }
 
+if [[ $1 == bare ]]; then
+    mount -t tmpfs none /sys/fs/cgroup
+fi
 count >before
 "$RONDE" up --detach --listen 127.0.0.1:0 --nodes 1 --quiet
 kubectl create deployment web --image example.test/web:1 --replicas 3 -- sleep 98765 >/dev/null
@@ -26,13 +30,18 @@ kubectl run memory --image example.test/web:1 --overrides '{"spec":{
   "volumes":[{"name":"shm","emptyDir":{"medium":"Memory"}}],
   "containers":[{"name":"memory","image":"example.test/web:1","command":["sleep","98765"],
     "resources":{"limits":{"memory":"64Mi"}},"volumeMounts":[{"name":"shm","mountPath":"/dev/shm"}]}]}}' >/dev/null
+kubectl run among --image example.test/web:1 --overrides '{"spec":{"hostPID":true,"containers":[{
+  "name":"among","image":"example.test/web:1","command":["sh","-c","setsid sleep 98765 & sleep 98765"]}]}}' >/dev/null
 kubectl create service clusterip web --tcp 80:80 >/dev/null
-kubectl wait --for=condition=Ready pod/memory --timeout 20s >/dev/null
-kubectl rollout status deployment/web --timeout 20s >/dev/null
+kubectl wait --for=condition=Ready pod/memory pod/among --timeout 120s >/dev/null
+kubectl rollout status deployment/web --timeout 120s >/dev/null
 groups >groups
 [[ $(count) != "$(cat before)" ]] || echo 'nothing was counted'
-if [[ $1 == killed ]]; then
+if [[ $1 != running ]]; then
     kill -KILL "$("$RONDE" status -o json | sed -n 's/.*"pid": \([0-9]*\).*/\1/p')"
+fi
+if [[ $1 == orphaned || $1 == bare ]]; then
+    for lock in "$RONDE_DATA_DIR"/node/pods/*/supervisor.lock; do kill -KILL "$(cat "$lock")"; done
 fi
 "$RONDE" down --quiet
 count >after
