@@ -398,11 +398,13 @@ fn receive(socket: BorrowedFd<'_>) -> Option<(Report, Option<OwnedFd>)> {
     Some((report, handle))
 }
 
-/// Deletes what only a running attempt needs: its changed files.
-pub fn remove_files(folder: &PodFolder, container: &str, attempt: u32) -> io::Result<()> {
-    let attempt = folder.attempt(container, attempt);
-    for part in ["root", "layers", "tmp"] {
-        match fs::remove_dir_all(attempt.join(part)) {
+/// Deletes what only a running attempt needs: its changed files, and the way into it.
+pub fn remove_files(folder: &PodFolder, container: &str, number: u32) -> io::Result<()> {
+    let attempt = folder.attempt(container, number);
+    let trees = ["root", "layers", "tmp"].map(|part| fs::remove_dir_all(attempt.join(part)));
+    let entry = fs::remove_file(folder.entry(container, number));
+    for removed in trees.into_iter().chain([entry]) {
+        match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }

@@ -161,6 +161,20 @@ impl Worker {
         removed.await.map_err(io::Error::other)?
     }
 
+    /// Removes the changed files of attempts that are over: a container that crashes for ever must not fill the disk.
+    ///
+    /// Their records stay, and what they have said.
+    pub(super) fn forget_before(&self, name: &str, attempt: u32) {
+        let (folder, name, pod) = (self.folder.clone(), name.to_owned(), self.name());
+        // May be large, and nobody waits for it.
+        tokio::task::spawn_blocking(move || {
+            let removed = (0..attempt).try_for_each(|before| remove_files(&folder, &name, before));
+            if let Err(error) = removed {
+                tracing::warn!(pod, container = name, %error, "files of an earlier attempt stay");
+            }
+        });
+    }
+
     /// Removes everything of the pod from the disk.
     pub(super) fn remove_folder(&self) -> io::Result<()> {
         match fs::remove_dir_all(self.folder.path()) {

@@ -93,7 +93,9 @@ impl Worker {
                 ..Notes::default()
             },
         );
-        client::order(&self.folder, &Order::Start(Box::new(spec))).await.map_err(internal)
+        client::order(&self.folder, &Order::Start(Box::new(spec))).await.map_err(internal)?;
+        self.forget_before(&container.name, attempt);
+        Ok(())
     }
 
     fn facts<'a>(&'a self, sources: &'a Sources) -> PodFacts<'a> {

@@ -226,3 +226,25 @@ fn what_probes_have_said_outlives_ronde() {
     let after = pods.map(|(name, ..)| (version(name), runs(name, "startup")));
     assert_eq!(after, before, "no status was written, and no startup probe was run again");
 }
+
+/// What a container has written goes when it is started again; what is known of it stays.
+#[test]
+fn crashes_do_not_fill_the_disk() {
+    let Some((cluster, home)) = start() else { return };
+    home.succeed(
+        "kubectl run crash --image example.test/pod:1 -- \
+            sh -c 'echo words; echo of-a-crash > /tmp/file; echo of-a-crash > /usr/of-a-crash; exit 1'",
+    );
+    let restarted = "[ \"$(kubectl get pod crash -o jsonpath={.status.containerStatuses[0].restartCount})\" -ge 2 ]";
+    home.succeed(&format!("eventually '{restarted}'"));
+    let attempts = pod_folder(&cluster, &uid(&home, "crash")).join("containers/crash");
+    let left = |attempt: &str| {
+        let names = fs::read_dir(attempts.join(attempt)).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let kept = ["record.json", "termination-log"];
+    wait_until("the first attempts are cleared away", LIMIT, || (left("0") == kept && left("1") == kept).then_some(()));
+    assert_eq!(home.succeed("kubectl logs crash --previous"), "words\n");
+}
