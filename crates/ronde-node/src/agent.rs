@@ -13,6 +13,8 @@ use k8s_openapi::api::{
 use kube::{Api, api::DeleteParams};
 use parking_lot::Mutex;
 use ronde_control::{
+    pods::is_finished,
+    podstatus::node_of,
     runner::{Controller, Ctx},
     watch::{Caches, Change, Key, Kinds},
 };
@@ -20,6 +22,8 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    admission,
+    lifecycle::Cause,
     net::ClusterView,
     node::Node,
     volumes,
@@ -42,6 +46,8 @@ pub struct Agent {
 struct Entry {
     key: Key,
     desired: watch::Sender<Desired>,
+    /// Whether the node has taken it; what was refused takes no room.
+    is_taken: bool,
 }
 
 impl Agent {
@@ -51,8 +57,7 @@ impl Agent {
     }
 
     fn is_ours(&self, pod: &Pod) -> bool {
-        let name = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-        name.is_some_and(|name| self.node.names.contains(name))
+        self.node.names.contains(node_of(pod))
     }
 
     /// Tells the workers of a name what the API says now.
@@ -78,22 +83,42 @@ impl Agent {
                 desired.pod = pod;
             }),
             None => {
+                let refused = self.refuse(ctx, &pods, &pod);
                 let desired = Desired { pod, gone: false, sources: 0 };
-                let entry = self.work(ctx, key.clone(), uid.clone(), desired);
+                let entry = self.work(ctx, key.clone(), desired, refused);
                 pods.insert(uid, entry);
             }
         }
     }
 
-    fn work(self: &Arc<Self>, ctx: &Ctx, key: Key, uid: String, desired: Desired) -> Entry {
+    /// Returns why the node does not take a pod that it meets for the first time.
+    fn refuse(&self, ctx: &Ctx, pods: &BTreeMap<String, Entry>, pod: &Pod) -> Option<Cause> {
+        let has_begun = pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        if has_begun || is_finished(pod) || self.node.pod_folder(uid).path().exists() {
+            return None;
+        }
+        let node = ctx.caches.get::<NodeObject>(&Key::new("", node_of(pod)))?;
+        // What is known now, not what the workers were told: the pod that made room may come later in the queue.
+        let known = ctx.caches.list::<Pod>(None);
+        let is_taken = |other: &&Pod| {
+            let entry = other.metadata.uid.as_deref().and_then(|uid| pods.get(uid));
+            node_of(other) == node_of(pod) && entry.is_some_and(|entry| entry.is_taken) && !is_finished(other)
+        };
+        let taken: Vec<&Pod> = known.iter().map(|pod| &**pod).filter(is_taken).collect();
+        admission::refuse(pod, &node, &taken)
+    }
+
+    fn work(self: &Arc<Self>, ctx: &Ctx, key: Key, desired: Desired, refused: Option<Cause>) -> Entry {
+        let (uid, is_taken) = (desired.pod.metadata.uid.clone().unwrap_or_default(), refused.is_none());
         let (sender, receiver) = watch::channel(desired);
-        let worker = Worker::new(self.node.clone(), ctx.clone(), receiver);
+        let worker = Worker::new(self.node.clone(), ctx.clone(), receiver, refused);
         let (agent, stop) = (self.clone(), self.stop.clone());
         self.tasks.spawn(async move {
             worker.run(stop).await;
             agent.pods.lock().remove(&uid);
         });
-        Entry { key, desired: sender }
+        Entry { key, desired: sender, is_taken }
     }
 
     /// Deletes the pods of a node that is not there any more: nobody else would for a while.
@@ -101,7 +126,7 @@ impl Agent {
         if !self.node.names.contains(name) || ctx.caches.get::<NodeObject>(&Key::new("", name)).is_some() {
             return Ok(());
         }
-        let is_on = |pod: &&Arc<Pod>| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name);
+        let is_on = |pod: &&Arc<Pod>| node_of(pod) == name;
         for pod in ctx.caches.list::<Pod>(None).iter().filter(is_on) {
             let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
             let pods: Api<Pod> = Api::namespaced(self.node.client.clone(), namespace);
@@ -129,7 +154,7 @@ impl Agent {
             pod.metadata.uid = Some(uid.clone());
             pod.metadata.name = Some(uid.clone());
             let desired = Desired { pod: Arc::new(pod), gone: true, sources: 0 };
-            let entry = self.work(ctx, Key::new("", LEFTOVERS), uid.clone(), desired);
+            let entry = self.work(ctx, Key::new("", LEFTOVERS), desired, None);
             pods.insert(uid, entry);
         }
     }

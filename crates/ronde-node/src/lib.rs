@@ -1,5 +1,6 @@
 //! A kubelet for one machine: pods as isolated processes.
 
+pub mod admission;
 pub mod agent;
 pub mod door;
 pub mod env;

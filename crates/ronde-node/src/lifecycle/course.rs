@@ -65,9 +65,6 @@ fn failure(view: &View<'_>, phase: Phase, active_until: Option<Timestamp>) -> Op
         let message = format!("Pod was rejected: {}", refused.message);
         return Some(Cause { reason: refused.reason.clone(), message });
     }
-    if let Some(stopped) = view.stopped {
-        return Some(stopped.clone());
-    }
     let ended_at = if phase.is_terminal() { ended_at(view) } else { None };
     if active_until.is_some_and(|until| ended_at.unwrap_or(view.now) >= until) {
         let message = "Pod was active on the node longer than the specified deadline";

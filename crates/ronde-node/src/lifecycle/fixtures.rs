@@ -18,7 +18,6 @@ pub(super) struct World {
     pub sandbox: Sandbox,
     pub containers: BTreeMap<String, ContainerSeen>,
     pub refused: Option<Cause>,
-    pub stopped: Option<Cause>,
 }
 
 /// A container as it is seen.
@@ -41,7 +40,6 @@ pub(super) fn pod(name: &str) -> World {
         sandbox: Sandbox::Ready { ip: Some(IpAddr::from([10, 1, 0, 7])) },
         containers: BTreeMap::new(),
         refused: None,
-        stopped: None,
     }
 }
 
@@ -216,11 +214,6 @@ impl World {
         self
     }
 
-    pub fn stopped(mut self, reason: &str, message: &str) -> Self {
-        self.stopped = Some(Cause { reason: reason.to_owned(), message: message.to_owned() });
-        self
-    }
-
     pub fn sees(mut self, record: Record) -> Self {
         self.containers.insert(record.0, record.1);
         self
@@ -249,7 +242,6 @@ impl World {
             now: self.now,
             host_ip: IpAddr::from([192, 168, 0, 1]),
             refused: self.refused.as_ref(),
-            stopped: self.stopped.as_ref(),
             sandbox: &self.sandbox,
             containers: &self.containers,
         })

@@ -7,7 +7,7 @@
 //! ```text
 //!            sandbox            init done, all started
 //!  Pending ───────────▶ Pending ───────────────────────▶ Running
-//!     │                    │                                │ ended for good, deleted, deadline, evicted
+//!     │                    │                                │ ended for good, deleted, deadline
 //!     │ refused, deleted   │ an init container failed       ▼
 //!     └────────────────────┴───────────▶ stop containers, then Succeeded / Failed ─▶ TearDown ─▶ Release (if deleted)
 //! ```

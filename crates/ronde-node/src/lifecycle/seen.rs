@@ -17,8 +17,6 @@ pub struct Seen<'a> {
     pub host_ip: IpAddr,
     /// Why the node does not take the pod, if it does not.
     pub refused: Option<&'a Cause>,
-    /// Why the node ends the pod, if it does (an eviction): once given, it stays.
-    pub stopped: Option<&'a Cause>,
     pub sandbox: &'a Sandbox,
     /// Init and ordinary containers by name; absent means never tried.
     pub containers: &'a BTreeMap<String, ContainerSeen>,

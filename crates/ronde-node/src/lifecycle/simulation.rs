@@ -28,7 +28,6 @@ enum Fate {
     FailSandbox,
     /// The records on disk are gone; what was published remains.
     Forget,
-    Evict,
     Delete(i64),
 }
 
@@ -61,7 +60,6 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
         1 => Just(Fate::LoseSandbox),
         1 => Just(Fate::FailSandbox),
         1 => Just(Fate::Forget),
-        1 => Just(Fate::Evict),
         1 => (0_i64..60).prop_map(Fate::Delete),
     ];
     proptest::collection::vec(fate, 1..30)
@@ -132,7 +130,6 @@ impl Machine {
                 self.world.containers.clear();
                 self.world.sandbox = Sandbox::Absent;
             }
-            Fate::Evict => self.world = self.world.clone().stopped("Evicted", "low on memory"),
             Fate::Delete(grace) => self.delete(grace),
         }
     }

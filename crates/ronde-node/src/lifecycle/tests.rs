@@ -457,7 +457,7 @@ fn deletion_ends_in_release() {
 }
 
 #[test]
-fn the_node_may_refuse_or_end_a_pod() {
+fn the_node_may_refuse_a_pod_and_others_may_end_it() {
     check(
         "refused",
         pod("p").container("a").refused("OutOfcpu", "Node didn't have enough resource: cpu"),
@@ -472,22 +472,6 @@ fn the_node_may_refuse_or_end_a_pod() {
         "Failed, NodeAffinity, Pod was rejected: no",
     );
     check("refused and deleted", refused().deleted_until(3), "Failed, NodeAffinity, Pod was rejected: no\n > release");
-    check(
-        "evicted: containers stop first",
-        runs().stopped("Evicted", "The node was low on resource: memory.").at(5),
-        "Running
-         a#0 runs, ready
-         > stop a within 30 PodEnds
-         ! spec.containers{a} Normal Killing: Stopping container a",
-    );
-    check(
-        "then the pod has failed, however they ended",
-        runs().stopped("Evicted", "low").sees(exited("a", 0, 6)).at(6),
-        "Failed, Evicted, low
-         a#0 ended 0 Completed
-         > tear down
-         ! pod Warning Evicted: low",
-    );
     check(
         "somebody else said that the pod has failed",
         {

@@ -113,7 +113,8 @@ enum Task {
 }
 
 impl Worker {
-    pub fn new(node: Arc<Node>, ctx: Ctx, desired: watch::Receiver<Desired>) -> Self {
+    /// A pod that is refused only gets a status that says so.
+    pub fn new(node: Arc<Node>, ctx: Ctx, desired: watch::Receiver<Desired>, refused: Option<Cause>) -> Self {
         let (pod, gone) = {
             let first = desired.borrow();
             (Pod::clone(&first.pod), first.gone)
@@ -129,7 +130,7 @@ impl Worker {
             pod,
             gone,
             notes: BTreeMap::new(),
-            refused: None,
+            refused,
             sandbox_failed: None,
             news: None,
             inbox,
@@ -176,7 +177,6 @@ impl Worker {
             now,
             host_ip: self.node.host_ip(),
             refused: self.refused.as_ref(),
-            stopped: None,
             sandbox: &sandbox,
             containers: &containers,
         });
