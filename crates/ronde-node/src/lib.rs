@@ -4,6 +4,7 @@ pub mod admission;
 pub mod agent;
 pub mod door;
 pub mod env;
+pub mod gpus;
 pub mod helper;
 pub mod lifecycle;
 pub mod logs;

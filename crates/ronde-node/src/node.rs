@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use ronde_control::runner::Clock;
 
 use crate::{
+    gpus::Ledger,
     machine::probe::Isolation,
     net::Network,
     sandbox::{
@@ -47,8 +48,8 @@ pub struct Node {
     pub hidden: Vec<String>,
     pub host_ip: Ipv4Addr,
     pub gpus: Vec<String>,
-    /// Which GPUs are whose: (pod, container). Owned by the workers, each for its own pod.
-    pub gpus_taken: Mutex<BTreeMap<(String, String), Vec<usize>>>,
+    /// Which GPUs are whose. Owned by the workers, each for its own pod.
+    pub gpus_taken: Mutex<Ledger>,
 }
 
 impl Node {

@@ -1,7 +1,6 @@
 //! How a machine becomes a node: found out ([`Prepared`]) before the API is open, started once it is.
 
 use std::{
-    collections::BTreeMap,
     io,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -30,7 +29,7 @@ use crate::{
     node::{CLUSTER_DOMAIN, Node},
     objects::{self, Division},
     sandbox::cgroup::Hierarchy,
-    worker::sandbox,
+    worker::{exec, sandbox},
 };
 
 /// Where control groups are.
@@ -175,9 +174,10 @@ impl Prepared {
             hidden: vec![options.data_dir.to_string_lossy().into_owned()],
             host_ip,
             gpus: facts.gpus,
-            gpus_taken: Mutex::new(BTreeMap::new()),
+            gpus_taken: Mutex::default(),
         });
         claim_addresses(&node);
+        claim_gpus(&node);
         let agent = NodeAgent(Arc::new(Agent::new(node.clone(), tasks.clone(), stop.clone())));
         Ok(Started { names, isolation, missing, door: Arc::new(Door::new(node.clone(), stop.clone())), node, agent })
     }
@@ -232,6 +232,15 @@ fn claim_addresses(node: &Node) {
             && !network.claim(&uid, ip)
         {
             tracing::warn!(uid, %ip, "two pods have one address");
+        }
+    }
+}
+
+/// They keep their GPUs too.
+fn claim_gpus(node: &Node) {
+    for uid in node.uids_on_disk() {
+        for (container, held) in exec::gpus_of(&node.pod_folder(&uid)) {
+            node.gpus_taken.lock().restore((uid.clone(), container), held);
         }
     }
 }

@@ -39,6 +39,9 @@ pub struct Entry {
     pub cgroup: Option<Cgroup>,
     /// Whether the container has namespaces at all.
     pub isolated: bool,
+    /// The numbers of the machine's GPUs that it holds; for the daemon, after its own restart.
+    #[serde(default)]
+    pub gpus: Vec<usize>,
 }
 
 /// What to run and where.

@@ -147,7 +147,7 @@ impl Worker {
 
     async fn tear_down(&mut self, now: Timestamp) -> io::Result<()> {
         self.take_down(now).await?;
-        self.node.gpus_taken.lock().retain(|(uid, _), _| *uid != self.uid);
+        self.node.gpus_taken.lock().release(&self.uid);
         let folder = self.folder.clone();
         // What the containers have written may be large.
         let removed = tokio::task::spawn_blocking(move || {

@@ -22,12 +22,13 @@ use crate::{
 };
 
 /// Remembers how to enter a container that is about to be started.
-pub fn remember(folder: &PodFolder, spec: &ContainerSpec) -> io::Result<()> {
+pub fn remember(folder: &PodFolder, spec: &ContainerSpec, gpus: &[usize]) -> io::Result<()> {
     let entry = Entry {
         program: spec.program.clone(),
         credentials: spec.credentials.clone(),
         cgroup: spec.cgroup.clone(),
         isolated: matches!(spec.root, Root::Layers { .. }),
+        gpus: gpus.to_vec(),
     };
     fs::create_dir_all(folder.attempt(&spec.name, spec.attempt))?;
     // The environment may have secrets in it.
@@ -35,6 +36,17 @@ pub fn remember(folder: &PodFolder, spec: &ContainerSpec) -> io::Result<()> {
     let mut file =
         options.write(true).create(true).truncate(true).mode(0o600).open(folder.entry(&spec.name, spec.attempt))?;
     file.write_all(&serde_json::to_vec(&entry)?)
+}
+
+/// The GPUs that the containers of a pod hold, by container; those of a pod that was taken down hold none.
+pub fn gpus_of(folder: &PodFolder) -> Vec<(String, Vec<usize>)> {
+    let records = crate::supervisor::record::read_all(folder).unwrap_or_default();
+    let held = records.into_iter().filter_map(|(name, records)| {
+        let bytes = fs::read(folder.entry(&name, records.last()?.attempt)).ok()?;
+        let entry: Entry = serde_json::from_slice(&bytes).ok()?;
+        Some((name, entry.gpus))
+    });
+    held.collect()
 }
 
 /// Where and what to run.

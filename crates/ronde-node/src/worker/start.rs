@@ -76,11 +76,12 @@ impl Worker {
         let env = env::build(&self.facts(&sources), container, services.iter().map(|service| &**service))
             .map_err(|error| Cause { reason: EnvError::REASON.to_owned(), message: error.to_string() })?;
         // 2. What it is.
-        let spec = self.describe(container, attempt, env, &places)?;
+        let gpus = self.take_gpus(container)?;
+        let spec = self.describe(container, attempt, with_gpus(env, &gpus), &places, &gpus)?;
         // 3. The files that only this attempt has.
         let internal =
             |error: io::Error| Cause { reason: "CreateContainerError".to_owned(), message: error.to_string() };
-        exec::remember(&self.folder, &spec).map_err(internal)?;
+        exec::remember(&self.folder, &spec, &gpus).map_err(internal)?;
         fs::write(build::termination_message(&self.folder, &container.name, attempt), "").map_err(internal)?;
         // 4. The order.
         let has_hook = container.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.post_start.is_some());
@@ -211,14 +212,13 @@ impl Worker {
         &self,
         container: &Container,
         attempt: u32,
-        mut env: Vec<(String, String)>,
+        env: Vec<(String, String)>,
         places: &BTreeMap<String, String>,
+        gpus: &[usize],
     ) -> Result<crate::sandbox::spec::ContainerSpec, Cause> {
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
         let group = fs::read_to_string("/etc/group").unwrap_or_default();
         let hostname = net::hostname(&self.pod, CLUSTER_DOMAIN).unwrap_or_default();
-        let (devices, variable) = self.take_gpus(container)?;
-        env.extend(variable);
         build::build(build::Inputs {
             pod: &self.pod,
             container,
@@ -232,40 +232,36 @@ impl Worker {
             isolation: self.node.isolation,
             layers: self.node.layers(),
             hidden: self.node.hidden.clone(),
-            devices,
+            devices: self.devices(gpus),
             hierarchy: self.node.hierarchy.as_ref(),
             instance: &self.node.instance,
         })
     }
 
     /// Takes as many of the machine's GPUs as the container asks for, if there are any; declared ones have no device.
-    fn take_gpus(&self, container: &Container) -> Result<(Vec<String>, Option<Variable>), Cause> {
+    fn take_gpus(&self, container: &Container) -> Result<Vec<usize>, Cause> {
         let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
         let wanted = limits.and_then(|limits| limits.get(GPU)).and_then(build::whole).unwrap_or(0);
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         if self.node.gpus.is_empty() || wanted == 0 {
-            return Ok((Vec::new(), None));
+            return Ok(Vec::new());
         }
         let owner = (self.uid.clone(), container.name.clone());
-        let mut taken = self.node.gpus_taken.lock();
-        let mine = match taken.get(&owner) {
-            Some(mine) => mine.clone(),
-            None => {
-                let is_free = |gpu: &usize| !taken.values().flatten().any(|other| other == gpu);
-                let free: Vec<usize> = (0..self.node.gpus.len()).filter(is_free).take(wanted).collect();
-                if free.len() < wanted {
-                    let message = format!("{wanted} GPUs are asked for, {} are free", free.len());
-                    return Err(Cause { reason: "CreateContainerError".to_owned(), message });
-                }
-                taken.insert(owner, free.clone());
-                free
-            }
-        };
-        let own = mine.iter().filter_map(|gpu| self.node.gpus.get(*gpu).cloned());
+        self.node.gpus_taken.lock().take(owner, wanted, self.node.gpus.len()).map_err(|free| Cause {
+            reason: "CreateContainerError".to_owned(),
+            message: format!("{wanted} GPUs are asked for, {free} are free"),
+        })
+    }
+
+    /// The device files of GPUs, with those that all of them need.
+    fn devices(&self, gpus: &[usize]) -> Vec<String> {
+        if gpus.is_empty() {
+            return Vec::new();
+        }
+        let own = gpus.iter().filter_map(|gpu| self.node.gpus.get(*gpu).cloned());
         let shared =
             GPU_DEVICES.iter().filter(|path| std::path::Path::new(path).exists()).map(|path| (*path).to_owned());
-        let numbers = mine.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-        Ok((own.chain(shared).collect(), Some(("NVIDIA_VISIBLE_DEVICES".to_owned(), numbers))))
+        own.chain(shared).collect()
     }
 
     /// Says once what is different here from a cluster with images.
@@ -283,4 +279,13 @@ impl Worker {
             self.event(Severity::Warning, &container.name, "LimitsNotEnforced", message);
         }
     }
+}
+
+/// Tells a container the numbers of its GPUs, if it has any.
+fn with_gpus(mut env: Vec<Variable>, gpus: &[usize]) -> Vec<Variable> {
+    if !gpus.is_empty() {
+        let numbers = gpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        env.push(("NVIDIA_VISIBLE_DEVICES".to_owned(), numbers));
+    }
+    env
 }
