@@ -112,11 +112,13 @@ fn resources(facts: &Facts, division: &Division) -> BTreeMap<String, Quantity> {
     let nodes = u64::from(division.nodes.max(1));
     let cpu = division.cpu_milli.unwrap_or(facts.cpu_milli / nodes);
     let memory = division.memory_bytes.unwrap_or(facts.memory_bytes / nodes);
+    let storage = facts.storage_bytes / nodes;
     let gpus = division.gpus.unwrap_or(facts.gpus.len() as u64 / nodes);
     let cpu = if cpu.is_multiple_of(1000) { (cpu / 1000).to_string() } else { format!("{cpu}m") };
     let mut resources = BTreeMap::from([
         ("cpu".to_owned(), Quantity(cpu)),
         ("memory".to_owned(), Quantity(format!("{}Ki", memory / 1024))),
+        ("ephemeral-storage".to_owned(), Quantity(format!("{}Ki", storage / 1024))),
         ("pods".to_owned(), Quantity(PODS_MAX.to_string())),
     ]);
     if gpus > 0 {
@@ -225,6 +227,7 @@ mod tests {
         Facts {
             cpu_milli: 8000,
             memory_bytes: 16 << 30,
+            storage_bytes: 3 << 40,
             gpus: vec!["/dev/nvidia0".to_owned(), "/dev/nvidia1".to_owned()],
             hostname: "My_Host".to_owned(),
             kernel: "6.1".to_owned(),
@@ -249,15 +252,28 @@ mod tests {
         check(
             "one node is the machine",
             &whole,
-            &[("cpu", "8"), ("memory", "16777216Ki"), (super::GPU, "2"), ("pods", "250")],
+            &[
+                ("cpu", "8"),
+                ("ephemeral-storage", "3221225472Ki"),
+                ("memory", "16777216Ki"),
+                (super::GPU, "2"),
+                ("pods", "250"),
+            ],
         );
         let three = Division { nodes: 3, gpus: Some(0), ..whole.clone() };
-        check("three share it", &three, &[("cpu", "2666m"), ("memory", "5592405Ki"), ("pods", "250")]);
+        let share = [("cpu", "2666m"), ("ephemeral-storage", "1073741824Ki"), ("memory", "5592405Ki"), ("pods", "250")];
+        check("three share it", &three, &share);
         let told = Division { nodes: 2, cpu_milli: Some(64_000), memory_bytes: Some(1 << 30), gpus: Some(8) };
         check(
             "more than there is may be declared",
             &told,
-            &[("cpu", "64"), ("memory", "1048576Ki"), (super::GPU, "8"), ("pods", "250")],
+            &[
+                ("cpu", "64"),
+                ("ephemeral-storage", "1610612736Ki"),
+                ("memory", "1048576Ki"),
+                (super::GPU, "8"),
+                ("pods", "250"),
+            ],
         );
     }
 

@@ -129,7 +129,7 @@ impl Prepared {
     ) -> Result<Started, StartError> {
         let Self { options, isolation, subnets, mut missing, instance } = self;
         let folder = options.data_dir.join("node");
-        let facts = Facts::read();
+        let facts = Facts::read(&folder);
         // 1. The network, if pods have one.
         let network = match subnets {
             None => None,
