@@ -38,6 +38,9 @@ pub struct MemoryVolume {
     /// A folder of the machine that it covers, seen by this pod alone.
     pub path: PathBuf,
     pub bytes_max: Option<u64>,
+    /// The group that owns it, as `fsGroup` says.
+    #[serde(default)]
+    pub group: Option<u32>,
 }
 
 /// Runs `ronde supervise FOLDER`: leaves a supervisor behind and returns.
@@ -92,16 +95,27 @@ fn prepare(alone: Alone, folder: &PodFolder, pod: &Pod) -> io::Result<Supervisor
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
         mount("shm", folder.shared_memory(), "tmpfs", flags, c"mode=1777")?;
         for volume in &pod.memory {
-            let size = volume.bytes_max.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
-            let options = CString::new(format!("mode=0777{size}"))?;
-            fs::create_dir_all(&volume.path)?;
-            mount("memory", &volume.path, "tmpfs", flags, options.as_c_str())?;
+            mount_memory(volume, flags)?;
         }
         if !pod.host_network {
             rustix::system::sethostname(pod.hostname.as_bytes())?;
         }
     }
     Supervisor::new(alone, folder.clone(), lock)
+}
+
+fn mount_memory(volume: &MemoryVolume, flags: MountFlags) -> io::Result<()> {
+    fs::create_dir_all(&volume.path)?;
+    let size = volume.bytes_max.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
+    let put = |options: String| {
+        let options = CString::new(options)?;
+        io::Result::Ok(mount("memory", &volume.path, "tmpfs", flags, options.as_c_str())?)
+    };
+    match volume.group {
+        // What is made in a group's folder is the group's. Where the group is not ours to name, everybody may write.
+        Some(group) => put(format!("mode=02777,gid={group}{size}")).or_else(|_| put(format!("mode=0777{size}"))),
+        None => put(format!("mode=0777{size}")),
+    }
 }
 
 /// Takes the lock that says that this pod has a supervisor; the kernel gives it back when we die, however.

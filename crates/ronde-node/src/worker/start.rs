@@ -145,8 +145,7 @@ impl Worker {
 
     fn put_volume(&self, volume: &Volume, sources: &Sources, tokens: &Tokens, now: Timestamp) -> Result<(), Cause> {
         let failed = |error: &dyn std::fmt::Display| places::failed(&volume.name, error);
-        let group = self.spec().security_context.and_then(|context| context.fs_group);
-        let group = group.and_then(|group| u32::try_from(group).ok());
+        let group = self.pod.spec.as_ref().and_then(places::fs_group);
         let files: Option<Files> =
             volumes::content(volume, &self.facts(sources), tokens).map_err(|error| failed(&error))?;
         let Some(files) = files else { return Ok(()) };

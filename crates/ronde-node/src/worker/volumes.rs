@@ -22,11 +22,12 @@ use crate::{
 /// The volumes in memory that the supervisor mounts before anything runs.
 pub fn in_memory(pod: &Pod, folder: &PodFolder) -> Vec<MemoryVolume> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let group = pod.spec.as_ref().and_then(fs_group);
     volumes
         .filter_map(|volume| {
             let empty = volume.empty_dir.as_ref().filter(|empty| empty.medium.as_deref() == Some("Memory"))?;
             let path = folder.volumes().join(&volume.name);
-            Some(MemoryVolume { path, bytes_max: empty.size_limit.as_ref().and_then(whole) })
+            Some(MemoryVolume { path, bytes_max: empty.size_limit.as_ref().and_then(whole), group })
         })
         .collect()
 }
@@ -96,10 +97,14 @@ fn make_empty(path: &Path, spec: &PodSpec) -> io::Result<()> {
     Ok(())
 }
 
+/// The group that owns the pod's volumes.
+pub fn fs_group(spec: &PodSpec) -> Option<u32> {
+    spec.security_context.as_ref()?.fs_group.and_then(|group| u32::try_from(group).ok())
+}
+
 /// The pod's group owns what it shares; where that is not ours to say, everybody may write anyway.
 fn own_by_group(path: &Path, spec: &PodSpec) {
-    let group = spec.security_context.as_ref().and_then(|context| context.fs_group);
-    if let Some(gid) = group.and_then(|group| u32::try_from(group).ok()) {
+    if let Some(gid) = fs_group(spec) {
         let _ = rustix::fs::chown(path, None, Some(rustix::fs::Gid::from_raw(gid)));
         let _ = fs::metadata(path).and_then(|meta| {
             let mode = meta.permissions().mode() | 0o2070;
