@@ -1,6 +1,10 @@
 //! What goes on beside a running container: its hooks, its probes, and what it says about its own end.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    io::{self, Read as _},
+    path::Path,
+};
 
 use fs_err as fs;
 use futures::{FutureExt as _, future::BoxFuture};
@@ -16,7 +20,7 @@ use crate::{
 };
 
 /// As the kubelet: that much of a termination message is kept.
-const MESSAGE_BYTES_MAX: usize = 4096;
+const MESSAGE_BYTES_MAX: u64 = 4096;
 /// Lines and bytes of the log that stand in for a message.
 const LOG_LINES: usize = 80;
 const LOG_BYTES_MAX: usize = 2048;
@@ -115,8 +119,7 @@ impl Worker {
 
     fn message_of(&self, name: &str, record: &Record) -> Option<String> {
         let container = self.container(name)?;
-        let bytes = fs::read(build::termination_message(&self.folder, name, record.attempt)).unwrap_or_default();
-        let own = String::from_utf8_lossy(&bytes[..bytes.len().min(MESSAGE_BYTES_MAX)]).into_owned();
+        let own = read_start(&build::termination_message(&self.folder, name, record.attempt)).unwrap_or_default();
         let falls_back = container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
         let failed = record.end.as_ref().is_some_and(|end| end.code != 0);
         if own.is_empty() && falls_back && failed {
@@ -217,6 +220,13 @@ impl Worker {
         });
         self.tasks.insert((container.name.clone(), Task::Probes), (attempt, AbortOnDropHandle::new(task)));
     }
+}
+
+/// Reads a termination message. A container may write as much there as it likes: the rest is not looked at.
+fn read_start(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(MESSAGE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// What the published status says of the probes of one attempt of a container.
