@@ -51,16 +51,17 @@ impl Missing {
     }
 }
 
+/// What follows from no isolation at all.
+const PLAIN: &str = "pods are plain processes that share this machine's files, network and processes, and what they \
+    write stays there; they have no volumes, and no names of services";
+
 /// Decides the isolation.
 ///
 /// # Errors
 /// What is missing, if all of it was asked for.
 pub fn choose(wish: Wish, tried: &Tried, is_root: bool) -> Result<(Isolation, Vec<Missing>), Vec<Missing>> {
     if wish == Wish::None {
-        let note = Missing::new(
-            "isolation was switched off",
-            "pods are plain processes that share this machine's files, network and processes",
-        );
+        let note = Missing::new("isolation was switched off", PLAIN);
         return Ok((Isolation::None, vec![note]));
     }
     let missing = complaints(tried);
@@ -78,8 +79,7 @@ pub fn choose(wish: Wish, tried: &Tried, is_root: bool) -> Result<(Isolation, Ve
 fn complaints(tried: &Tried) -> Vec<Missing> {
     if let Some(why) = &tried.namespaces {
         let what = format!("no namespaces: {why}");
-        let consequence = "pods are plain processes that share this machine's files, network and processes; volumes cannot be mounted";
-        return vec![Missing::new(what, consequence)];
+        return vec![Missing::new(what, PLAIN)];
     }
     let overlay = tried.overlay.as_ref().map(|why| {
         Missing::new(
