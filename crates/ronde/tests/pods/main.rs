@@ -28,10 +28,13 @@ mod transcript;
 mod values;
 
 use std::{
+    fs::Permissions,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
+use fs_err as fs;
 use ronde_sim::{is_root, program, skip};
 
 use crate::{
@@ -101,6 +104,21 @@ transcripts! {
     volumes: ["root"];
 }
 
+/// Clients older than websockets, and those whose proxies refuse them.
+#[test]
+fn exec_and_cp_over_spdy() {
+    let Some(kubectl) = Program::find_all(&[]).and_then(|()| program("kubectl")) else { return };
+    let Some(cluster) = program("script").and_then(|_| shared()) else { return };
+    let script = format!("#!/bin/sh\nKUBECTL_REMOTE_COMMAND_WEBSOCKETS=false exec {} \"$@\"\n", kubectl.display());
+    let path = cluster.sandbox.write("spdy/kubectl", &script);
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    let programs = format!("{}:{}", cluster.sandbox.path("spdy").display(), directory().join("bin").display());
+    for name in ["exec", "cp"] {
+        let home = Home::beside(&cluster.sandbox, &format!("{name}-spdy"), Path::new(&programs));
+        transcript::run(&home, &directory().join(format!("transcripts/{name}.transcript")));
+    }
+}
+
 #[test]
 fn nodes() {
     if Program::find_all(&[]).is_none() {
@@ -148,7 +166,12 @@ fn check(name: &str, needs: &[&str]) {
 }
 
 fn play(cluster: &Cluster, name: &str) {
-    let home = Home::beside(&cluster.sandbox, &name.replace('_', "-"), &directory().join("bin"));
+    play_in(&cluster.sandbox, name);
+}
+
+/// Plays a transcript in the sandbox of an instance, in a namespace of its name.
+fn play_in(sandbox: &Sandbox, name: &str) {
+    let home = Home::beside(sandbox, &name.replace('_', "-"), &directory().join("bin"));
     transcript::run(&home, &directory().join(format!("transcripts/{name}.transcript")));
 }
 

@@ -7,32 +7,35 @@ use ronde_sim::{is_root, program, skip};
 
 use crate::{
     client::{Home, Program},
-    directory,
+    directory, play_in,
     sandbox::Sandbox,
 };
 
 /// `nobody`, whom every machine has.
 const USER: u32 = 65534;
 
+/// What needs no more than one user in a pod, and no control groups.
+const TRANSCRIPTS: [&str; 7] = ["claims", "env", "exec", "init_containers", "logs", "probes", "service"];
+
+#[test]
+fn an_ordinary_user_does_what_root_does() {
+    let sandbox = Sandbox::new();
+    let Some((_user, _)) = User::up(&sandbox) else { return };
+    if program("script").is_some() {
+        TRANSCRIPTS.iter().for_each(|name| play_in(&sandbox, name));
+    }
+}
+
 #[test]
 fn an_ordinary_user_has_pods_that_find_each_other() {
-    // Root is needed to become somebody else.
-    if !is_root() || Program::find_all(&[]).is_none() || program("setpriv").is_none() || program("python3").is_none() {
-        return;
-    }
     let sandbox = Sandbox::new();
-    let user = User::new(&sandbox);
-    let said = user.ronde("up --detach --listen 127.0.0.1:0 --nodes 1");
-    if said.contains("pods are plain processes") {
-        skip("the kernel refuses user namespaces to ordinary users");
-        return;
-    }
+    let Some((user, said)) = User::up(&sandbox) else { return };
     assert_eq!(said.contains("no link to the machine's network"), !is_link_possible(), "{said}");
     let home = Home::of(&sandbox, &directory().join("bin"));
     let manifest = directory().join("two_pods.yaml");
     home.succeed(&format!("kubectl apply -f {}", manifest.display()));
-    home.succeed("kubectl wait --for=condition=Ready pod/server --timeout 20s");
-    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Succeeded pod/client --timeout 20s");
+    home.succeed("kubectl wait --for=condition=Ready pod/server --timeout 120s");
+    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Succeeded pod/client --timeout 120s");
     assert_eq!(home.succeed("kubectl logs client"), "server\n");
     assert_eq!(
         home.succeed("kubectl exec server -- sh -c 'id -u; touch /usr/of-a-pod && echo written'"),
@@ -55,6 +58,21 @@ struct User<'a> {
 }
 
 impl<'a> User<'a> {
+    /// Starts an instance and returns what it said, or skips the test.
+    fn up(sandbox: &'a Sandbox) -> Option<(Self, String)> {
+        // Root is needed to become somebody else.
+        if !is_root() || Program::find_all(&[]).is_none() || ["setpriv", "python3"].map(program).contains(&None) {
+            return None;
+        }
+        let user = Self::new(sandbox);
+        let said = user.ronde("up --detach --listen 127.0.0.1:0 --nodes 1");
+        if said.contains("pods are plain processes") {
+            skip("the kernel refuses user namespaces to ordinary users");
+            return None;
+        }
+        Some((user, said))
+    }
+
     fn new(sandbox: &'a Sandbox) -> Self {
         fs::copy(env!("CARGO_BIN_EXE_ronde"), sandbox.path("ronde")).unwrap();
         std::os::unix::fs::chown(sandbox.path(""), Some(USER), Some(USER)).unwrap();
