@@ -63,7 +63,7 @@ fn assert_gapless(home: &Home) -> usize {
 fn pods_do_not_notice_that_ronde_ends_or_is_killed() {
     let Some((cluster, home)) = start() else { return };
     home.succeed(COUNTER);
-    home.succeed("kubectl wait --for=condition=Ready pod/counter --timeout 20s");
+    home.succeed("kubectl wait --for=condition=Ready pod/counter --timeout 120s");
     let before = identity(&cluster, &home, "counter");
     let mut counted = assert_gapless(&home);
     for signal in ["TERM", "KILL"] {
@@ -74,7 +74,7 @@ fn pods_do_not_notice_that_ronde_ends_or_is_killed() {
         let now = wait_until("the log goes on", LIMIT, || Some(assert_gapless(&home)).filter(|now| *now > counted));
         counted = now;
         assert_eq!(home.succeed("kubectl exec counter -- hostname"), "counter\n");
-        home.succeed("kubectl wait --for=condition=Ready pod/counter --timeout 20s");
+        home.succeed("kubectl wait --for=condition=Ready pod/counter --timeout 120s");
     }
     home.succeed("kubectl delete pod counter --grace-period 1");
     let folder = pod_folder(&cluster, before.split(' ').next().unwrap());
@@ -101,12 +101,12 @@ spec:
       volumeMounts: [{{name: out, mountPath: /out}}]
 EOF"
     ));
-    home.succeed("kubectl wait --for=condition=Ready pod/ends --timeout 20s");
+    home.succeed("kubectl wait --for=condition=Ready pod/ends --timeout 120s");
     cluster.sandbox.kill_9();
     fs::write(cluster.sandbox.path("out/go"), "").unwrap();
     wait_until("the pod ends", LIMIT, || cluster.sandbox.path("out/gone").exists().then_some(()));
     cluster.up(NODES);
-    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/ends --timeout 20s");
+    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/ends --timeout 120s");
     let end = "{.reason} {.exitCode}";
     let end = end.replace("{.", "{.status.containerStatuses[0].state.terminated.");
     assert_eq!(home.succeed(&format!("kubectl get pod ends -o jsonpath='{end}'")), "Error 5");
@@ -119,16 +119,16 @@ fn a_pod_whose_supervisor_is_killed_starts_again_or_fails() {
     home.succeed("kubectl run always --image example.test/pod:1 -- sleep 87651");
     home.succeed("kubectl run never --image example.test/pod:1 --restart Never -- sleep 87652");
     home.succeed("kubectl run later --image example.test/pod:1 --restart Never -- sleep 87653");
-    home.succeed("kubectl wait --for=condition=Ready pod/always pod/never pod/later --timeout 20s");
+    home.succeed("kubectl wait --for=condition=Ready pod/always pod/never pod/later --timeout 120s");
     let [always, never, later] = ["always", "never", "later"].map(|pod| uid(&home, pod));
 
     // 1. While ronde looks.
     kill_supervisor(&cluster, &always);
     kill_supervisor(&cluster, &never);
-    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/never --timeout 20s");
+    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/never --timeout 120s");
     let restarted = "jsonpath='{.status.containerStatuses[0].restartCount}'=1";
-    home.succeed(&format!("kubectl wait --for={restarted} pod/always --timeout 20s"));
-    home.succeed("kubectl wait --for=condition=Ready pod/always --timeout 20s");
+    home.succeed(&format!("kubectl wait --for={restarted} pod/always --timeout 120s"));
+    home.succeed("kubectl wait --for=condition=Ready pod/always --timeout 120s");
     assert_eq!(uid(&home, "always"), always, "it is the same pod");
     let ended = "{.status.containerStatuses[0].state.terminated.reason} \
         {.status.containerStatuses[0].state.terminated.exitCode}";
@@ -141,7 +141,7 @@ fn a_pod_whose_supervisor_is_killed_starts_again_or_fails() {
     cluster.sandbox.kill_9();
     kill_supervisor(&cluster, &later);
     cluster.up(NODES);
-    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/later --timeout 20s");
+    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/later --timeout 120s");
     assert_eq!(home.run("pgrep -cf '^sleep 87653$'").stdout, b"0\n", "its processes died with it");
 }
 
@@ -150,28 +150,15 @@ fn after_down_and_up_workloads_come_back() {
     let Some((cluster, home)) = start() else { return };
     home.succeed("kubectl create deployment web --image example.test/web:1 --replicas 2 -- sleep 87654");
     home.succeed("kubectl run alone --image example.test/web:1 --restart Never -- sleep 87655");
-    home.succeed("kubectl rollout status deployment/web --timeout 20s");
-    home.succeed("kubectl wait --for=condition=Ready pod/alone --timeout 20s");
+    home.succeed("kubectl rollout status deployment/web --timeout 120s");
+    home.succeed("kubectl wait --for=condition=Ready pod/alone --timeout 120s");
     let output = cluster.sandbox.run("down");
     assert!(output.status.success(), "{}", cluster.sandbox.describe("down", &output));
     assert_eq!(home.run("pgrep -cf '^sleep 8765[45]$'").stdout, b"0\n", "nothing runs");
     cluster.up(NODES);
-    home.succeed("kubectl rollout status deployment/web --timeout 20s");
+    home.succeed("kubectl rollout status deployment/web --timeout 120s");
     home.succeed("eventually '[ \"$(pgrep -cf \"^sleep 87654\\$\")\" = 2 ]'");
-    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/alone --timeout 20s");
-}
-
-/// A node that was silent for so long that it counts as lost says itself that it is there again.
-#[test]
-fn a_node_that_was_thought_to_be_lost_is_ready_again() {
-    let Some((_cluster, home)) = start() else { return };
-    let node = home.succeed("kubectl get nodes -o jsonpath='{.items[0].metadata.name}'");
-    let lost = r#"{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown"}]}}"#;
-    home.succeed(&format!("kubectl patch node {node} --subresource status -p '{lost}'"));
-    home.succeed(&format!("kubectl wait --for=condition=Ready node/{node} --timeout 120s"));
-    home.succeed(&format!("eventually '[ -z \"$(kubectl get node {node} -o jsonpath={{.spec.taints}})\" ]'"));
-    home.succeed("kubectl run new --image example.test/pod:1 -- sleep 1000");
-    home.succeed("kubectl wait --for=condition=Ready pod/new --timeout 120s");
+    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/alone --timeout 120s");
 }
 
 /// A pod whose probes write a byte each time that they are run; it ends once and is started again if it `crashes`.
@@ -225,6 +212,19 @@ fn what_probes_have_said_outlives_ronde() {
     }
     let after = pods.map(|(name, ..)| (version(name), runs(name, "startup")));
     assert_eq!(after, before, "no status was written, and no startup probe was run again");
+}
+
+/// A node that was silent for so long that it counts as lost says itself that it is there again.
+#[test]
+fn a_node_that_was_thought_to_be_lost_is_ready_again() {
+    let Some((_cluster, home)) = start() else { return };
+    let node = home.succeed("kubectl get nodes -o jsonpath='{.items[0].metadata.name}'");
+    let lost = r#"{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown"}]}}"#;
+    home.succeed(&format!("kubectl patch node {node} --subresource status -p '{lost}'"));
+    home.succeed(&format!("kubectl wait --for=condition=Ready node/{node} --timeout 120s"));
+    home.succeed(&format!("eventually '[ -z \"$(kubectl get node {node} -o jsonpath={{.spec.taints}})\" ]'"));
+    home.succeed("kubectl run new --image example.test/pod:1 -- sleep 1000");
+    home.succeed("kubectl wait --for=condition=Ready pod/new --timeout 120s");
 }
 
 /// What a container has written goes when it is started again; what is known of it stays.
