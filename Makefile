@@ -64,14 +64,13 @@ e2e: build ## Jobs, policies, queues and gangs on a real control plane with simu
 	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" e2e/scenarios.sh "$$(tools/target-dir.sh)/debug/ronde" \
 	cargo test $(LOCKED) -p ronde --test pods scenarios -- --test-threads 1
 
-e2e-chart: build ## The Horovod chart on this machine, with our wheels and, where they are installed, PyTorch and scikit-learn
-	environment="$$(tools/python.sh environment)"; \
-	PATH="$$environment/bin:$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" \
-	cargo test $(LOCKED) -p ronde --test chart --test pods -- chart seed_001 --nocapture
+e2e-chart: build ## The Horovod chart on this machine, with our wheels, PyTorch, scikit-learn, sshd and Open MPI; as root
+	e2e/chart.sh $(LOCKED)
 
-e2e-image: ## Build the image of the Horovod chart without Docker, with the wheels of `make wheel`, and train in it; as root
+e2e-image: wheel ## Build the image of the Horovod chart without Docker, import it where containerd is, and train in it; as root
 	dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
-	e2e/image.sh folder "$$dir/root"; e2e/image.sh try "$$dir/root"
+	e2e/image.sh folder "$$dir/root"; e2e/image.sh build "$$dir/image.tar" "$$dir/root"; \
+	e2e/image.sh import "$$dir/image.tar"; e2e/image.sh try "$$dir/root"
 
 e2e-static: static ## Try the static ronde in a root with busybox alone and in one with an old C library; as root
 	e2e/static.sh "$$(tools/target-dir.sh)/static/ronde"
