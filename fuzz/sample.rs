@@ -2,7 +2,7 @@
 
 use ronde_apiserver::{
     decode::DEPTH_MAX,
-    schema::{Additional, Id, NodeData, PatchHints, Set, Type},
+    schema::{Additional, Id, ListType, NodeData, PatchHints, Set, Type},
 };
 use serde_json::{Value, json};
 
@@ -19,7 +19,9 @@ pub fn schema() -> (Set, Id) {
     let containers = list(&mut set, container, Some("name"));
     let finalizers = list(&mut set, text, None);
     let keyless = list(&mut set, container, None);
-    let meta = object(&mut set, &[("name", text), ("labels", map), ("finalizers", finalizers)]);
+    let owners = list(&mut set, any, None);
+    let meta =
+        object(&mut set, &[("name", text), ("labels", map), ("finalizers", finalizers), ("managedFields", owners)]);
     let fields = [
         ("apiVersion", text),
         ("kind", text),
@@ -47,7 +49,8 @@ pub fn assert_shallow(value: &Value) {
     assert!(depth(value) < DEPTH_MAX, "a value is nested too deeply");
 }
 
-fn depth(value: &Value) -> usize {
+/// Returns how deep a value is nested.
+pub fn depth(value: &Value) -> usize {
     match value {
         Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -66,5 +69,11 @@ fn object(set: &mut Set, fields: &[(&str, Id)]) -> Id {
 
 fn list(set: &mut Set, items: Id, key: Option<&str>) -> Id {
     let patch = PatchHints { merge: true, merge_key: key.map(str::to_owned), ..PatchHints::default() };
-    set.add(NodeData { kind: Type::Array, items: Some(items), patch, ..NodeData::default() })
+    // Server-side apply merges by the same key; lists of scalars without one are sets to it, others are atomic.
+    let list = match key {
+        Some(key) => ListType::Map(vec![key.to_owned()]),
+        None if set.data(items).kind == Type::String => ListType::Set,
+        None => ListType::Atomic,
+    };
+    set.add(NodeData { kind: Type::Array, items: Some(items), patch, list, ..NodeData::default() })
 }

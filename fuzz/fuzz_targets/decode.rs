@@ -1,9 +1,9 @@
-//! Request bodies: whatever the bytes, there is a value or an error, and both notations agree on JSON.
+//! Request bodies: whatever the bytes, there is a value or an error, and JSON and YAML agree on JSON.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ronde_apiserver::decode::{decode, parse_json, parse_yaml, warnings};
-use ronde_fuzz::{assert_shallow, schema};
+use ronde_apiserver::decode::{DEPTH_MAX, decode, parse_json, parse_protobuf, parse_yaml, warnings};
+use ronde_fuzz::{assert_shallow, depth, schema};
 use serde_json::Value;
 
 fuzz_target!(|body: &[u8]| {
@@ -11,7 +11,7 @@ fuzz_target!(|body: &[u8]| {
     let plain = parse_json(body, None);
     let typed = parse_json(body, Some(set.node(root)));
     assert!(typed.is_ok() || plain.is_err(), "a schema decides on fields, not on syntax");
-    let is_json = serde_json::from_slice::<Value>(body).is_ok();
+    let is_json = serde_json::from_slice::<Value>(body).is_ok_and(|value| depth(&value) < DEPTH_MAX);
     assert!(plain.is_ok() || !is_json, "serde_json takes it");
     if let Ok(decoded) = &plain {
         assert_shallow(&decoded.value);
@@ -29,7 +29,10 @@ fuzz_target!(|body: &[u8]| {
     {
         assert_eq!(json.value, yaml.value);
     }
-    for content_type in ["application/json", "application/yaml"] {
+    if let Ok(value) = parse_protobuf(body) {
+        assert!(depth(&value) <= DEPTH_MAX, "a value is nested too deeply");
+    }
+    for content_type in ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"] {
         if let Ok(decoded) = decode(content_type, body, "Sample", Some(set.node(root))) {
             assert!(decoded.value.is_object());
         }
