@@ -50,7 +50,7 @@ pub struct GroupState {
     pub told: Option<(Reason, String)>,
     /// The census and the number of pods that the sentence was made for.
     pub told_for: Option<(u64, u64)>,
-    /// Since when it waits, if the caller does not say.
+    /// Since when it waits, as far as was seen here.
     pub noticed: Option<Time>,
 }
 
@@ -63,8 +63,11 @@ impl GroupState {
         self.group.as_ref().map_or(0, |group| group.priority)
     }
 
+    /// The caller begins anew when a group is let into its queue; one that never ran waits all the same.
     pub fn waiting_since(&self) -> Option<Time> {
-        self.group.as_ref().and_then(|group| group.waiting_since).or(self.noticed)
+        let told = self.group.as_ref().and_then(|group| group.waiting_since);
+        let has_run = self.group.as_ref().is_some_and(|group| group.started);
+        if has_run { told.or(self.noticed) } else { told.into_iter().chain(self.noticed).min() }
     }
 
     /// Tells whether its minimum is placed, by the number of pods alone.

@@ -3,8 +3,9 @@
 //! A group is admitted if its minimum fits into its queue's limits and into what is free, where groups that were just
 //! admitted count too while their pods do not come (for [`Policy::admission_ms`](crate::Policy), no longer). Groups whose pods
 //! exist take nothing away here: they have room or wait for it themselves. The first of each queue and priority is admitted
-//! without room, so that its pods exist for an autoscaler, for preemption and for reclaim; so an idle cluster blocks
-//! nobody. At most [`WAITING_MAX`] groups of a queue wait with pods.
+//! without room, also if the limit of a queue above its own is in the way, so that its pods exist for an autoscaler, for
+//! preemption and for reclaim; so an idle cluster blocks nobody. Who has waited too long is admitted likewise: room and
+//! limits are held for pods only. At most [`WAITING_MAX`] groups of a queue wait with pods, or more whose minimum has room.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -13,6 +14,8 @@ use crate::{cluster::table::Request, model::queue::Dequeue, plan::Step};
 
 /// How many groups of a queue may wait with pods that have no room.
 const WAITING_MAX: usize = 10;
+/// How many of them may have come in only because they had waited too long: what can never run leaves places to others.
+const OVERDUE_MAX: usize = WAITING_MAX / 2;
 
 impl Cycle<'_> {
     /// Admits a group whose pods exist already: there is nothing to hold back.
@@ -73,17 +76,26 @@ impl Cycle<'_> {
         let request = self.minimum(slot);
         let priority = self.cluster.groups.get(slot).priority();
         let ahead = waiting.get(&account).map_or(0, |all| all.iter().filter(|other| **other >= priority).count());
+        let is_overdue = self.overdue_at(slot) <= self.now;
+        let is_next = ahead == 0 || is_overdue && ahead < OVERDUE_MAX;
         let refused = match self.exceeded(account, slot, &request, true) {
-            Some(_) if ahead == 0 && self.may_preempt(account, slot, &request) => None,
-            Some(exceeded) => Some(Wait::QueueLimit(exceeded)),
+            Some(exceeded) => {
+                let may_wait_inside =
+                    is_overdue || self.ledger.find(&exceeded.queue) != Some(account) || self.may_preempt(slot);
+                let is_let_in = is_next && may_wait_inside && self.ledger.could_hold(account, &request);
+                (!is_let_in).then_some(Wait::QueueLimit(exceeded))
+            }
             None => {
-                let has_room = ahead < WAITING_MAX && self.has_room(&request);
-                (ahead > 0 && !request.is_empty() && !has_room).then_some(Wait::NotAdmitted)
+                let has_room = (ahead < WAITING_MAX || is_overdue) && self.has_room(&request);
+                (!is_next && !request.is_empty() && !has_room).then_some(Wait::NotAdmitted)
             }
         };
         match refused {
             None => Ok((account, request)),
             Some(wait) => {
+                if !is_overdue {
+                    self.look_again(self.overdue_at(slot));
+                }
                 if self.ledger.accounts[account].queue.dequeue == Dequeue::Fifo {
                     self.blocked.insert(account);
                 }
@@ -93,13 +105,10 @@ impl Cycle<'_> {
     }
 
     /// Tells whether a limit may be in the way only because of less important groups, which a group with pods can push out.
-    fn may_preempt(&self, account: usize, slot: usize, request: &Request) -> bool {
+    fn may_preempt(&self, slot: usize) -> bool {
         let Some(group) = &self.cluster.groups.get(slot).group else { return false };
         let running = self.cluster.demand.get(&group.queue).and_then(|demand| demand.running.keys().next());
-        self.cluster.policy.preempts
-            && group.preempts
-            && running.is_some_and(|least| *least < group.priority)
-            && self.ledger.could_hold(account, request)
+        self.cluster.policy.preempts && group.preempts && running.is_some_and(|least| *least < group.priority)
     }
 
     fn behind(&self, account: usize) -> Wait {

@@ -76,7 +76,8 @@ impl Cycle<'_> {
         }
     }
 
-    fn overdue_at(&self, slot: usize) -> Time {
+    /// Returns when a group has waited too long.
+    pub fn overdue_at(&self, slot: usize) -> Time {
         let since = self.cluster.groups.get(slot).waiting_since().unwrap_or(self.now);
         since.plus_millis(self.cluster.policy.reserve_after_ms)
     }

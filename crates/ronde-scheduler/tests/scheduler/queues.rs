@@ -1,6 +1,8 @@
 //! Queues: who gets how much, in which order, and who is let in.
 
-use crate::world::{plan, same, show, steps, tell, world};
+use ronde_scheduler::{Cluster, Plan};
+
+use crate::world::{at, plan, same, show, steps, tell, world};
 
 #[track_caller]
 fn check(name: &str, text: &str, expected: &str) {
@@ -153,6 +155,96 @@ fn admission_never_blocks_an_idle_cluster() {
         "h",
         "a gang that finds no room takes none"
     );
+}
+
+/// Returns the pods of jobs as the controller makes them: only when their group is admitted.
+fn make_pods(cluster: &mut Cluster, plan: &Plan, pods: &[(&str, &str)]) {
+    for step in &plan.steps {
+        let id = step.to_string();
+        let found = pods.iter().find(|(group, _)| id == format!("admit ns/{group}"));
+        found.into_iter().for_each(|(_, pods)| tell(cluster, pods));
+    }
+}
+
+#[test]
+fn a_large_job_gets_into_a_full_queue_while_small_ones_arrive() {
+    let mut cluster = world("node a gpu=8; queue q cap.gpu=4; group big queue=q min=4 at=1 needs.gpu=4");
+    tell(&mut cluster, "group s0 queue=q needs.gpu=1 admitted=0 started; pods s0 0 gpu=1 on=a running");
+    let (mut ran, mut last) = (Vec::new(), 0);
+    // Every minute a small one ends and two more come.
+    for minute in 1..20 {
+        last += 2;
+        let names = [format!("s{}", last - 1), format!("s{last}")];
+        for name in &names {
+            tell(&mut cluster, &format!("group {name} queue=q at={} needs.gpu=1", minute * 60));
+        }
+        for second in 0..3 {
+            let plan = plan(&mut cluster, minute * 60 + second);
+            let small: Vec<_> = (1..=last).map(|n| (format!("s{n}"), format!("pods s{n} 0 gpu=1"))).collect();
+            let mut pods: Vec<(&str, &str)> = small.iter().map(|(name, pods)| (&**name, &**pods)).collect();
+            pods.push(("big", "pods big 0..4 gpu=1"));
+            make_pods(&mut cluster, &plan, &pods);
+            let bound = steps(&plan).matches("bind big").count();
+            ran.extend(plan.steps.iter().filter_map(|step| {
+                let text = step.to_string();
+                Some(text.strip_prefix("bind ns/s")?.split_once('-')?.0.to_owned())
+            }));
+            if bound == 4 {
+                assert!(minute >= 5, "it is not more important than others");
+                return;
+            }
+        }
+        let ended = if minute == 1 { "0".to_owned() } else { ran.remove(0) };
+        tell(&mut cluster, &format!("gone pod s{ended}-0; gone group s{ended}"));
+    }
+    panic!("small ones overtake it for ever: {:?}", cluster.waiting());
+}
+
+#[test]
+fn a_job_takes_back_what_is_above_the_part_of_another_queue_below_the_same_limit() {
+    for shares in
+        ["queue q parent=p; queue r parent=p", "queue q parent=p deserved.gpu=2; queue r parent=p deserved.gpu=2"]
+    {
+        let mut cluster = world(&format!("node a gpu=8; queue p cap.gpu=4; {shares}"));
+        for n in 0..4 {
+            tell(
+                &mut cluster,
+                &format!("group x{n} queue=q at={n} needs.gpu=1 admitted=0 started; pods x{n} 0 gpu=1 on=a running"),
+            );
+        }
+        tell(&mut cluster, "group g queue=r min=2 at=9 needs.gpu=2");
+        let first = plan(&mut cluster, 10);
+        assert_eq!(first.steps.len(), 1, "{shares}: {first}");
+        make_pods(&mut cluster, &first, &[("g", "pods g 0..2 gpu=1")]);
+        let evictions = steps(&plan(&mut cluster, 11));
+        assert_eq!(evictions.matches("evict x").count(), 2, "{shares}: {evictions}");
+    }
+}
+
+#[test]
+fn who_has_waited_too_long_is_let_in() {
+    let admitted = |text: &str| {
+        let plan = plan(&mut world(text), 1000);
+        plan.steps.iter().map(|step| step.to_string().replace("ns/", "")).collect::<Vec<_>>().join("; ")
+    };
+    let full = "node a gpu=4; queue q cap.gpu=2; group low queue=q admitted=0 started; pods low 0 gpu=2 on=a";
+    assert_eq!(admitted(&format!("{full}; group g queue=q needs.gpu=2 since=701")), "", "not yet");
+    assert_eq!(admitted(&format!("{full}; group g queue=q needs.gpu=2 since=700")), "admit g");
+    assert_eq!(admitted(&format!("{full}; group g queue=q needs.gpu=3 since=0")), "", "it can never run here");
+    let behind = "node a gpu=4; group w min=9 at=1 needs.gpu=9 admitted=0; pods w 0..9 gpu=1; group x at=1 admitted=0 started; pods x 0 gpu=1 on=a";
+    assert_eq!(admitted(&format!("{behind}; group g needs.gpu=4 since=701")), "", "not yet");
+    assert_eq!(admitted(&format!("{behind}; group g needs.gpu=4 since=700")), "admit g", "although another waits");
+    let hopeless = |number: i32| {
+        let group = |n: i32| format!("group w{n} min=9 at=1 needs.gpu=9 admitted=0; pods w{n} 0..9 gpu=1;");
+        format!("node a gpu=4; {}", (0..number).map(group).collect::<String>())
+    };
+    assert_eq!(admitted(&format!("{}; group g needs.gpu=9 since=0", hopeless(4))), "admit g");
+    assert_eq!(admitted(&format!("{}; group g needs.gpu=9 since=0", hopeless(5))), "", "enough of them wait");
+    assert_eq!(admitted(&format!("{}; group g needs.gpu=4", hopeless(5))), "admit g", "there is room for it");
+    assert_eq!(admitted(&format!("{}; group g needs.gpu=4", hopeless(10))), "", "many wait inside");
+    assert_eq!(admitted(&format!("{}; group g needs.gpu=4 since=700", hopeless(10))), "admit g", "none for ever");
+    let plan = plan(&mut world(&format!("{full}; group g queue=q needs.gpu=2 since=900")), 1000);
+    assert_eq!(plan.look_again, Some(at(1200)), "it is looked at when it has waited too long");
 }
 
 #[test]

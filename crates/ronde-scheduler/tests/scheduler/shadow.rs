@@ -198,8 +198,10 @@ impl Shadow {
         for pod in self.pods.values() {
             let Some(node) = &pod.node else { continue };
             add(by_node.entry(node).or_default(), &pod.spec.requests);
-            if let Some(group) = self.groups.get(&pod.group) {
-                add(by_queue.entry(&group.queue).or_default(), &pod.spec.requests);
+            let mut queue = self.groups.get(&pod.group).map(|group| &group.queue);
+            while let Some(name) = queue {
+                add(by_queue.entry(name).or_default(), &pod.spec.requests);
+                queue = self.queues.get(name).and_then(|queue| queue.parent.as_ref());
             }
         }
         for (node, used) in by_node {
