@@ -10,6 +10,16 @@ const QUEUES: usize = 8;
 const ZONES: usize = 3;
 const GANG_SIZES: [usize; 4] = [4, 8, 16, 12];
 
+/// What a small change is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    EvictedGone,
+    PodEnds,
+    GangArrives,
+    PodRuns,
+    NodeCordoned,
+}
+
 pub struct Load {
     nodes: usize,
     pods: BTreeMap<PodId, Pod>,
@@ -89,27 +99,29 @@ impl Load {
     }
 
     /// Returns a small change: what was evicted is gone, a pod ends, a gang arrives, a pod runs, or a node is cordoned.
-    pub fn one_change(&mut self, number: usize) -> Vec<Change> {
+    pub fn one_change(&mut self, number: usize) -> (Kind, Vec<Change>) {
         if !self.evicted.is_empty() {
             let gone = std::mem::take(&mut self.evicted);
             gone.iter().for_each(|id| _ = self.pods.remove(id));
-            return gone.into_iter().map(Change::PodGone).collect();
+            return (Kind::EvictedGone, gone.into_iter().map(Change::PodGone).collect());
         }
         match number % 4 {
             0 => {
                 let ended = self.pods.iter().filter(|(_, pod)| pod.node.is_some()).nth(number * 37 % 500);
                 let id = ended.map(|(id, _)| id.clone());
-                id.and_then(|id| self.pods.remove(&id)).map(|pod| Change::PodGone(pod.id)).into_iter().collect()
+                let gone = id.and_then(|id| self.pods.remove(&id)).map(|pod| Change::PodGone(pod.id));
+                (Kind::PodEnds, gone.into_iter().collect())
             }
-            1 => self.gang(),
+            1 => (Kind::GangArrives, self.gang()),
             2 => {
                 let pod = self.pods.values().filter(|pod| pod.node.is_some()).nth(number * 11 % 500);
-                pod.map(|pod| Change::Pod(Pod { phase: Phase::Running, ..pod.clone() })).into_iter().collect()
+                let runs = pod.map(|pod| Change::Pod(Pod { phase: Phase::Running, ..pod.clone() }));
+                (Kind::PodRuns, runs.into_iter().collect())
             }
             _ => {
                 let mut cordoned = node(number * 13 % self.nodes, self.wanted.div_ceil(self.nodes));
                 cordoned.unschedulable = true;
-                vec![Change::Node(cordoned)]
+                (Kind::NodeCordoned, vec![Change::Node(cordoned)])
             }
         }
     }

@@ -5,11 +5,11 @@
 
 mod load;
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
 use ronde_scheduler::{Cluster, Policy, Time};
 
-use self::load::Load;
+use self::load::{Kind, Load};
 
 /// Nodes and pods of each row.
 const SIZES: [(usize, usize); 6] =
@@ -25,6 +25,8 @@ struct Row {
     waiting: usize,
     change_median: f64,
     change_max: f64,
+    /// The longest of each kind of change.
+    longest: BTreeMap<Kind, f64>,
 }
 
 pub fn run(rounds: usize) -> anyhow::Result<()> {
@@ -46,6 +48,8 @@ pub fn run(rounds: usize) -> anyhow::Result<()> {
             row.change_median,
             row.change_max
         );
+        let longest: Vec<String> = row.longest.iter().map(|(kind, ms)| format!("{kind:?} {ms:.3}")).collect();
+        println!("{:>16} longest by kind: {}", "", longest.join(", "));
     }
     Ok(())
 }
@@ -66,18 +70,20 @@ fn measure(nodes: usize, pods: usize) -> anyhow::Result<Row> {
     // The binds are seen, as a watch would tell them.
     load.seen().into_iter().for_each(|change| cluster.apply(change));
     cluster.cycle(Time::from_millis(1));
-    let mut times = Vec::new();
+    let (mut times, mut longest) = (Vec::new(), BTreeMap::new());
     for number in 0..CHANGES {
-        let changes = load.one_change(number);
+        let (kind, changes) = load.one_change(number);
         let start = Instant::now();
         changes.into_iter().for_each(|change| cluster.apply(change));
         let plan = cluster.cycle(Time::from_millis(2));
-        times.push(ms(start));
+        let took = ms(start);
+        times.push(took);
+        longest.entry(kind).and_modify(|most| *most = took.max(*most)).or_insert(took);
         load.note(&plan);
     }
     times.sort_by(f64::total_cmp);
     let (change_median, change_max) = (times[times.len() / 2], times[times.len() - 1]);
-    Ok(Row { apply, decide, placed, waiting, change_median, change_max })
+    Ok(Row { apply, decide, placed, waiting, change_median, change_max, longest })
 }
 
 fn ms(start: Instant) -> f64 {

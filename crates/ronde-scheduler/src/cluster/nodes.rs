@@ -11,7 +11,7 @@ use super::{
 };
 use crate::model::{amounts::PODS, ids::NodeName, node::Node, pod::HostPort};
 
-/// Entries that the log keeps for every node before it starts anew; views that are older are rebuilt.
+/// Entries that the log has at most for every node; then it forgets the older half, and views that are older are rebuilt.
 const LOG_PER_NODE: usize = 8;
 
 /// Which room counts.
@@ -240,12 +240,19 @@ impl Nodes {
         self.log.clear();
     }
 
+    /// Not all of it: every view would have to be built again, and one cycle in many would take ten times as long.
+    fn forget_half_of_log(&mut self) {
+        let old = self.log.len() / 2;
+        self.log.drain(..old);
+        self.log_start += old as u64;
+    }
+
     /// Notes that something about a node changed.
     #[inline]
     pub fn touch(&mut self, slot: usize) {
         self.slots[slot].version = self.slots[slot].version.wrapping_add(1);
         if self.log.len() > LOG_PER_NODE * self.slots.len() + 1024 {
-            self.restart_log();
+            self.forget_half_of_log();
         }
         #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2^32 nodes")]
         self.log.push(slot as u32);

@@ -12,6 +12,8 @@ use super::{
 
 /// Old entries that a heap keeps for every node before it is made anew.
 const HEAP_PER_NODE: usize = 4;
+/// Changes for every node that a view follows; to look at all nodes anew is cheaper than to follow more.
+const CHANGES_PER_NODE: usize = 2;
 const MISMATCH: i64 = i64::MIN;
 
 /// A set of nodes that are near each other.
@@ -88,8 +90,10 @@ impl View {
         }
         let changed = if self.seen == u64::MAX { None } else { nodes.changed_since(self.seen) };
         match changed {
-            Some(changed) => changed.iter().for_each(|node| self.look_at(*node as usize, class, nodes)),
-            None => self.rebuild(class, nodes),
+            Some(changed) if changed.len() <= CHANGES_PER_NODE * self.cells.len() => {
+                changed.iter().for_each(|node| self.look_at(*node as usize, class, nodes));
+            }
+            _ => self.rebuild(class, nodes),
         }
         self.seen = end;
     }

@@ -243,6 +243,7 @@ impl Census {
 /// Asks the nodes that have changed since an earlier census, or all.
 fn ask(class: &Class, nodes: &Nodes, before: Option<(u64, &Census)>) -> Answers {
     let known = before.and_then(|(seen, census)| Some((nodes.changed_since(seen)?, &census.answers)));
+    let known = known.filter(|(changed, _)| changed.len() <= nodes.slots.len());
     let mut answers = known.map_or_else(Answers::default, |(_, answers)| answers.clone());
     answers.list.resize(nodes.slots.len(), Answer::Absent);
     match known {

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use ronde_scheduler::{
-    Change, Effect, HostPort, LabelSelector, NodeSelector, NodeSelectorTerm, Operator, PodAffinityTerm, PodSpec,
-    Requirement, Spread, Toleration, Volumes, Weighted,
+    Change, Cluster, Effect, HostPort, LabelSelector, NodeSelector, NodeSelectorTerm, Operator, PodAffinityTerm,
+    PodSpec, Policy, Queue, Requirement, Spread, Toleration, Volumes, Weighted,
 };
 
-use crate::world::{pods, tell, with_spec, world};
+use crate::world::{plan, pods, steps, tell, with_spec, world};
 
 const HOST: &str = "kubernetes.io/hostname";
 
@@ -275,4 +275,17 @@ fn even_spreading() {
         "a b a a",
         "only a wish"
     );
+}
+
+#[test]
+fn pods_without_devices_spread_or_fill_nodes_one_after_the_other() {
+    let text = "node a cpu=8; node b cpu=8; group x; pods x 0 cpu=4 on=b running; group g min=2; pods g 0..2 cpu=1";
+    let placed = |packs: bool| {
+        let mut cluster = Cluster::new(Policy { packs, ..Policy::default() });
+        cluster.apply(Change::Queue(Queue::new("default")));
+        tell(&mut cluster, text);
+        steps(&plan(&mut cluster, 0))
+    };
+    assert_eq!(placed(false), "bind g-0 to a; bind g-1 to a");
+    assert_eq!(placed(true), "bind g-0 to b; bind g-1 to b");
 }

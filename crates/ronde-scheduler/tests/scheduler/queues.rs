@@ -157,7 +157,7 @@ fn admission_never_blocks_an_idle_cluster() {
     );
 }
 
-/// Returns the pods of jobs as the controller makes them: only when their group is admitted.
+/// Makes the pods of jobs as their controller does: when their group is admitted, not before.
 fn make_pods(cluster: &mut Cluster, plan: &Plan, pods: &[(&str, &str)]) {
     for step in &plan.steps {
         let id = step.to_string();

@@ -183,7 +183,7 @@ impl World {
     /// Lets a small group come, the least important of all, if none waits in its queue.
     fn arrive(&mut self, queue: &str) {
         let waits = |group: &Group| group.queue.as_str() == queue && group.priority == 0 && !group.started;
-        if self.shadow.groups.values().filter(|group| waits(group) && group.min_member == 1).count() > 0 {
+        if self.shadow.groups.values().any(|group| waits(group) && group.min_member == 1) {
             return;
         }
         let name = format!("g{:04}", self.groups);
