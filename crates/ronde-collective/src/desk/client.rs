@@ -1,8 +1,8 @@
 //! The rank's side of the desk: a connection that is kept up in a thread of its own.
 //!
-//! Questions of the rank wait in slices, so that its own thread can hear signals. A rank that has been without the
-//! desk for [`FENCE`] counts as cut off: its questions fail, and it must not go on by itself, because the launcher will
-//! go on without it.
+//! Questions of the rank wait in slices, so that its own thread can hear signals. A rank that has not heard a word of
+//! the desk for [`FENCE`] counts as cut off: its ring is given up, its questions fail, and it must not go on by itself,
+//! because the launcher will go on without it.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::words::{FromRank, Join, Place, ToRank, read_frame, write_frame};
@@ -22,10 +22,20 @@ use crate::{
     handshake::{self, Secret, Side},
 };
 
-/// How long a rank goes on without the desk; the launcher gives it up only later than that.
+/// How long a rank goes on without a word of the desk. A call that is under way then takes 7 s more at most; the
+/// launcher gives the rank up later than that.
 pub const FENCE: Duration = Duration::from_secs(10);
+/// The desk says something every second: one that is silent for so long is called again.
+const SILENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 const CALL_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long a silent desk is borne.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    fence: Duration,
+    silence: Duration,
+}
 
 /// What comes of asking for a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +63,7 @@ struct Shared {
     address: String,
     secret: Secret,
     worker: u64,
+    limits: Limits,
     /// Owned by the connection's thread and whoever asks; nobody holds it while waiting for the network but to write.
     state: Mutex<State>,
     changed: Condvar,
@@ -85,10 +96,15 @@ impl fmt::Debug for Shared {
 impl Client {
     /// Calls the desk at `host:port`, again and again for as long as [`FENCE`] allows.
     pub fn connect(address: &str, secret: Secret, worker: u64) -> io::Result<Self> {
+        Self::connect_within(Limits { fence: FENCE, silence: SILENCE }, address, secret, worker)
+    }
+
+    fn connect_within(limits: Limits, address: &str, secret: Secret, worker: u64) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             address: address.to_owned(),
             secret,
             worker,
+            limits,
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -214,14 +230,19 @@ impl State {
             ToRank::Interrupt { generation, at } if self.is_in(generation) => {
                 self.at = Some(self.at.map_or(at, |before| before.min(at)));
                 if at == 0 {
-                    self.is_released.store(true, Ordering::SeqCst);
-                    return self.on_release.take();
+                    return self.release();
                 }
             }
             ToRank::Ping => self.say(&FromRank::Pong),
             ToRank::Place(_) | ToRank::Leave | ToRank::Notice { .. } | ToRank::Interrupt { .. } => {}
         }
         None
+    }
+
+    /// Gives the ring up; returns what is to be done about it, by who holds no lock.
+    fn release(&mut self) -> Option<Box<dyn FnOnce() + Send>> {
+        self.is_released.store(true, Ordering::SeqCst);
+        self.on_release.take()
     }
 
     fn is_in(&self, generation: u64) -> bool {
@@ -239,13 +260,15 @@ impl Shared {
         let first = addresses.next().ok_or_else(|| io::Error::other("the name has no address"))?;
         let mut stream = TcpStream::connect_timeout(&first, CALL_WITHIN)?;
         handshake::greet(&mut stream, &self.secret, Side::Caller)?;
+        // Packets may be lost without a word: then nothing but the time tells.
+        stream.set_read_timeout(Some(self.limits.silence))?;
         stream.set_write_timeout(Some(CALL_WITHIN))?;
         write_frame(&mut stream, &FromRank::Hello { worker: self.worker }.to_bytes())?;
         Ok(stream)
     }
 
-    /// Hears what the desk says until the connection breaks.
-    fn listen(self: &Arc<Self>, mut stream: TcpStream) -> io::Result<()> {
+    /// Hears what the desk says until the connection breaks; `heard` is when it said the last word.
+    fn listen(self: &Arc<Self>, mut stream: TcpStream, heard: &mut Instant) -> io::Result<()> {
         {
             let mut state = self.lock();
             state.stream = Some(stream.try_clone()?);
@@ -254,8 +277,9 @@ impl Shared {
             }
         }
         loop {
-            let frame = read_frame(&mut stream)?;
+            let frame = read_frame(&mut stream).map_err(told)?;
             let word = ToRank::read(&frame).ok_or_else(|| io::Error::other("the launcher's words make no sense"))?;
+            *heard = clock::now();
             let mut state = self.lock();
             let act = state.hear(word);
             self.changed.notify_all();
@@ -267,17 +291,22 @@ impl Shared {
     }
 }
 
+/// What a read that took too long means here.
+fn told(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::other("it says nothing"),
+        _ => error,
+    }
+}
+
 /// Keeps the connection up for as long as anybody holds the client.
 fn keep_up(weak: &Weak<Shared>) {
-    let mut since = clock::now();
+    // A greeting is no word: threads that greet may outlive the loop that decides.
+    let mut heard = clock::now();
     loop {
         let Some(shared) = weak.upgrade() else { return };
         let error = match shared.call() {
-            Ok(stream) => {
-                let error = shared.listen(stream).err();
-                since = clock::now();
-                error
-            }
+            Ok(stream) => shared.listen(stream, &mut heard).err(),
             Err(error) => Some(error),
         };
         let mut state = shared.lock();
@@ -286,10 +315,15 @@ fn keep_up(weak: &Weak<Shared>) {
             return;
         }
         let is_refused = error.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
-        if is_refused || since.elapsed() >= FENCE {
+        if is_refused || heard.elapsed() >= shared.limits.fence {
             let why = error.map_or_else(|| "it hung up".to_owned(), |error| error.to_string());
             state.lost = Some(ClientError { address: shared.address.clone(), why });
+            let act = state.release();
             shared.changed.notify_all();
+            drop(state);
+            if let Some(act) = act {
+                act();
+            }
             return;
         }
         drop(state);
@@ -302,7 +336,9 @@ fn keep_up(weak: &Weak<Shared>) {
 mod tests {
     use std::{net::TcpListener, sync::mpsc, thread, time::Duration};
 
-    use super::{Answer, Client, FromRank, Join, Place, Secret, Side, ToRank, handshake, read_frame, write_frame};
+    use super::{
+        Answer, Client, FromRank, Join, Limits, Place, Secret, Side, ToRank, handshake, read_frame, write_frame,
+    };
 
     const WAIT: Duration = Duration::from_secs(10);
 
@@ -402,6 +438,27 @@ mod tests {
         assert_eq!(again.hear(), FromRank::Pong);
         again.say(ToRank::Leave);
         assert_eq!(client.answer(WAIT), Some(Ok(Answer::Leave)));
+    }
+
+    /// Packets that get lost without a word: nothing is ever heard, and nothing breaks.
+    #[test]
+    fn a_rank_that_is_cut_off_silently_leaves_its_ring_and_does_not_go_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let limits = Limits { fence: Duration::from_millis(600), silence: Duration::from_millis(300) };
+        let client = Client::connect_within(limits, &address, Secret::new(b"desk"), 7).unwrap();
+        let mut desk = accept(&listener);
+        assert_eq!(desk.hear(), FromRank::Hello { worker: 7 });
+        placed(&client, &mut desk, 1);
+        let (sender, released) = mpsc::channel();
+        client.on_release(move || sender.send(()).unwrap());
+        // It calls again, and the greeting alone does not make it go on.
+        let again = accept(&listener);
+        released.recv_timeout(WAIT).unwrap();
+        client.check();
+        let error = client.verdict(WAIT).unwrap().unwrap_err().to_string();
+        assert!(error.contains("it says nothing"), "{error}");
+        drop((desk, again));
     }
 
     #[test]
