@@ -26,6 +26,8 @@ use super::model::{Event, WorkerId};
 
 /// Connections at once; more are hung up on, and call again.
 const CALLERS_MAX: usize = 8192;
+/// Between two looks for who is silent there is a second; if it was so long, the launcher itself has been away.
+const AWAY: Duration = Duration::from_secs(3);
 /// Who does not take a few bytes in this time is cut off, and may call again.
 const WRITE_WITHIN: Duration = Duration::from_secs(1);
 
@@ -34,7 +36,17 @@ const WRITE_WITHIN: Duration = Duration::from_secs(1);
 pub(super) struct Desk {
     address: SocketAddr,
     shared: Arc<Shared>,
+    /// The last look for who is silent.
+    looked: Option<Instant>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What a look for silent workers finds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) silent: Vec<WorkerId>,
+    /// How long the launcher itself was away: nobody could be heard then, so nobody counts as silent.
+    pub(super) away: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -47,12 +59,12 @@ struct Shared {
     is_closing: AtomicBool,
 }
 
-/// What is known of a worker that has called.
-#[derive(Debug)]
+/// What is known of a worker.
+#[derive(Debug, Default)]
 struct Connection {
-    /// None while it is broken.
+    /// None before its first call, and while the connection is broken.
     stream: Option<TcpStream>,
-    heard: Instant,
+    heard: Option<Instant>,
 }
 
 impl Desk {
@@ -69,11 +81,16 @@ impl Desk {
         });
         let for_thread = Arc::clone(&shared);
         let thread = thread::Builder::new().name("desk".to_owned()).spawn(move || serve(&listener, &for_thread))?;
-        Ok(Self { address, shared, thread: Some(thread) })
+        Ok(Self { address, shared, looked: None, thread: Some(thread) })
     }
 
     pub(super) const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// A worker may call from now on; others are hung up on.
+    pub(super) fn expect(&self, worker: WorkerId) {
+        self.shared.lock().entry(worker).or_default();
     }
 
     /// Says something to a worker; if it cannot hear now, it will ask again.
@@ -83,20 +100,29 @@ impl Desk {
         }
     }
 
-    /// Forgets a worker that has ended.
+    /// Forgets a worker that has ended or is given up. If it lives, it hears no word any more, and leaves its ring.
     pub(super) fn forget(&self, worker: WorkerId) {
         if let Some(connection) = self.shared.lock().remove(&worker) {
             connection.hang_up();
         }
     }
 
-    /// Asks everybody for a sign of life, and returns those who have given none for so long.
-    pub(super) fn silent_for(&self, limit: Duration) -> Vec<WorkerId> {
-        let now = Instant::now();
+    /// Asks everybody for a sign of life, and finds those who have given none for so long.
+    pub(super) fn look(&mut self, limit: Duration, now: Instant) -> Look {
+        let pause = self.looked.map_or(Duration::ZERO, |looked| now.saturating_duration_since(looked));
+        self.looked = Some(now);
         let mut workers = self.shared.lock();
         workers.values_mut().for_each(|connection| connection.say(&ToRank::Ping));
-        let is_silent = |connection: &Connection| now.saturating_duration_since(connection.heard) >= limit;
-        workers.iter().filter(|(_, connection)| is_silent(connection)).map(|(worker, _)| *worker).collect()
+        let heard = workers.values_mut().filter_map(|connection| connection.heard.as_mut());
+        if pause >= AWAY {
+            heard.for_each(|heard| *heard = now);
+            return Look { silent: Vec::new(), away: Some(pause) };
+        }
+        let is_silent = |connection: &Connection| {
+            connection.heard.is_some_and(|heard| now.saturating_duration_since(heard) >= limit)
+        };
+        let silent = workers.iter().filter(|(_, connection)| is_silent(connection)).map(|(worker, _)| *worker);
+        Look { silent: silent.collect(), away: None }
     }
 }
 
@@ -142,16 +168,17 @@ impl Shared {
             return Err(io::Error::other("a caller did not say who it is"));
         };
         let worker = WorkerId(worker);
-        let connection = Connection { stream: Some(stream.try_clone()?), heard: Instant::now() };
-        if let Some(old) = self.lock().insert(worker, connection) {
-            old.hang_up();
+        let connection = Connection { stream: Some(stream.try_clone()?), heard: Some(Instant::now()) };
+        match self.lock().get_mut(&worker) {
+            Some(known) => std::mem::replace(known, connection).hang_up(),
+            None => return Err(io::Error::other("a worker calls that is not expected any more")),
         }
         self.pass_on(Event::Connected(worker))?;
         loop {
             let frame = read_frame(&mut stream)?;
             let word = FromRank::read(&frame).ok_or_else(|| io::Error::other("a worker's words make no sense"))?;
             if let Some(connection) = self.lock().get_mut(&worker) {
-                connection.heard = Instant::now();
+                connection.heard = Some(Instant::now());
             }
             match word {
                 FromRank::Join(join) => self.pass_on(Event::Joined(worker, join))?,
@@ -200,12 +227,13 @@ mod tests {
     };
 
     use ronde_collective::{
-        Secret,
-        desk::{Answer, Client, Join, Place, ToRank},
+        Secret, Side,
+        desk::{Answer, Client, FromRank, Join, Place, ToRank, write_frame},
+        greet,
     };
     use tokio::sync::mpsc;
 
-    use super::{Desk, Event, WorkerId};
+    use super::{AWAY, Desk, Event, Instant, Look, WorkerId};
 
     const WAIT: Duration = Duration::from_secs(10);
 
@@ -214,18 +242,53 @@ mod tests {
         (Desk::start("127.0.0.1:0".parse().unwrap(), Secret::new(b"job"), sender).unwrap(), events)
     }
 
-    #[test]
-    fn a_worker_asks_and_is_answered() {
-        let (desk, mut events) = desk();
+    fn call(desk: &Desk, events: &mut mpsc::Receiver<Event>) -> Client {
+        desk.expect(WorkerId(3));
         let client = Client::connect(&desk.address().to_string(), Secret::new(b"job"), 3).unwrap();
         assert_eq!(events.blocking_recv(), Some(Event::Connected(WorkerId(3))));
+        client
+    }
+
+    #[test]
+    fn a_worker_asks_and_is_answered() {
+        let (mut desk, mut events) = desk();
+        let client = call(&desk, &mut events);
         client.join(Join::default());
         assert_eq!(events.blocking_recv(), Some(Event::Joined(WorkerId(3), Join::default())));
         let place = Place { generation: 1, size: 1, ..Place::default() };
         desk.say(WorkerId(3), &ToRank::Place(place));
         assert_eq!(client.answer(WAIT), Some(Ok(Answer::Place(place))));
-        assert_eq!(desk.silent_for(WAIT), []);
-        assert_eq!(desk.silent_for(Duration::ZERO), [WorkerId(3)]);
+        assert_eq!(desk.look(WAIT, Instant::now()), Look::default());
+        assert_eq!(desk.look(Duration::ZERO, Instant::now()).silent, [WorkerId(3)]);
+    }
+
+    #[test]
+    fn a_launcher_that_was_away_takes_nobody_for_silent() {
+        let (mut desk, mut events) = desk();
+        let _client = call(&desk, &mut events);
+        let limit = Duration::from_secs(20);
+        let begun = Instant::now();
+        assert_eq!(desk.look(limit, begun), Look::default());
+        let (mut now, away) = (begun + 2 * limit, Some(2 * limit));
+        assert_eq!(desk.look(limit, now), Look { silent: Vec::new(), away }, "it was stopped for so long");
+        assert_eq!(desk.look(limit, now), Look::default());
+        while now < begun + 3 * limit {
+            assert_eq!(desk.look(limit, now), Look::default(), "the time begins anew");
+            now += AWAY / 2;
+        }
+        assert_eq!(desk.look(limit, now).silent, [WorkerId(3)], "and ends for who says nothing");
+    }
+
+    #[test]
+    fn who_was_given_up_hears_no_word_any_more() {
+        let (desk, mut events) = desk();
+        let _client = call(&desk, &mut events);
+        desk.forget(WorkerId(3));
+        let mut stream = TcpStream::connect(desk.address()).unwrap();
+        greet(&mut stream, &Secret::new(b"job"), Side::Caller).unwrap();
+        write_frame(&mut stream, &FromRank::Hello { worker: 3 }.to_bytes()).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "it is hung up on");
+        assert!(events.try_recv().is_err());
     }
 
     #[test]

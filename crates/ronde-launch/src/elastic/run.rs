@@ -11,7 +11,10 @@ use std::{
 };
 
 use futures::future::join_all;
-use ronde_collective::{Secret, Server, desk::ToRank};
+use ronde_collective::{
+    Secret, Server,
+    desk::{FENCE, ToRank},
+};
 use tokio::{
     sync::mpsc,
     task::JoinHandle,
@@ -83,7 +86,7 @@ pub async fn run(job: ElasticJob, output: &Output, mut quit: mpsc::Receiver<i32>
                 vec![Event::Quit]
             }
             () = time::sleep_until(wake) => vec![Event::Tick],
-            _ = beat.tick() => house.desk.silent_for(house.job.silence).into_iter().map(Event::Silent).collect(),
+            _ = beat.tick() => house.look_for_silent(),
         };
         let mut commands = Vec::new();
         for event in happened {
@@ -151,6 +154,15 @@ impl<'a> House<'a> {
         }
     }
 
+    fn look_for_silent(&mut self) -> Vec<Event> {
+        let look = self.desk.look(self.job.silence, Instant::now());
+        if let Some(away) = look.away {
+            let (away, fence) = (away.as_secs(), FENCE.as_secs());
+            self.output.say(&format!("ronde: this launcher stood still for {away} s; workers bear {fence} s of that"));
+        }
+        look.silent.into_iter().map(Event::Silent).collect()
+    }
+
     fn carry_out(&mut self, commands: Vec<Command>) -> Option<Outcome> {
         for command in commands {
             match command {
@@ -165,7 +177,10 @@ impl<'a> House<'a> {
                 }
                 Command::GiveUp(generation) => self.rendezvous.give_up(&format!("{SCOPE}.{generation}")),
                 Command::Stop(worker) => self.order(worker, Order::Signal(SIGTERM)),
-                Command::Kill(worker) => self.order(worker, Order::Kill),
+                Command::Kill(worker) => {
+                    self.desk.forget(worker);
+                    self.order(worker, Order::Kill);
+                }
                 Command::Say(text) => self.output.say(&format!("ronde: {text}")),
                 Command::Finish(outcome) => return Some(outcome),
             }
@@ -177,6 +192,7 @@ impl<'a> House<'a> {
     fn start(&mut self, worker: WorkerId, host: String, slot: usize) {
         let number =
             (0..=self.workers.len()).find(|number| self.workers.values().all(|it| it.number != *number)).unwrap_or(0);
+        self.desk.expect(worker);
         self.workers.insert(worker, Running { number, orders: None, order: None });
         let (way, starts, limit) = (Arc::clone(&self.job.way), self.starts.clone(), self.job.start_timeout);
         let mut program = self.job.program.clone();
