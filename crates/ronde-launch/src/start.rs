@@ -67,6 +67,17 @@ impl Ended {
         }
     }
 
+    /// Whether the program ended by its own doing: by a code, or by a signal that tells of a fault in it.
+    pub const fn is_own(&self) -> bool {
+        /// SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, by their numbers.
+        const FAULTS: u32 = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 11 | 1 << 31;
+        match self {
+            Self::Code(_) => true,
+            Self::Signal(number) => *number > 0 && *number < 32 && FAULTS >> *number & 1 == 1,
+            Self::Lost(_) => false,
+        }
+    }
+
     /// What could help, where the code says that the program never began.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {

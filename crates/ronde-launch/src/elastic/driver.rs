@@ -96,7 +96,7 @@ struct Ring {
     is_released: bool,
     has_commit: bool,
     has_loss: bool,
-    /// Ended by themselves with a code that is not 0.
+    /// Failed by themselves.
     failed: usize,
     why: String,
     notice: Option<Notice>,
@@ -113,6 +113,7 @@ struct Notice {
 
 #[derive(Debug, Default)]
 struct Finishing {
+    /// Of who has not ended well since; what the program did itself weighs more.
     failure: Option<Failure>,
 }
 
@@ -284,7 +285,7 @@ impl Driver {
             _ => false,
         };
         if ended == Ended::Code(0) && !is_expected {
-            self.finishing.get_or_insert_default();
+            self.finished(is_member);
             return;
         }
         if is_member {
@@ -298,18 +299,29 @@ impl Driver {
         }
     }
 
+    /// A member that ends well has all of the training: whoever was lost before is not missed.
+    fn finished(&mut self, is_member: bool) {
+        let finishing = self.finishing.get_or_insert_default();
+        if is_member {
+            finishing.failure.take_if(|failure| !failure.ended.is_own());
+        }
+    }
+
     /// Says so, leaves the host alone for a while, and looks whether the program itself is at fault.
     fn failed(&mut self, worker: &Worker, mut failure: Failure, is_member: bool, now: Duration) {
-        let is_own = matches!(failure.ended, Ended::Code(_));
-        if let Some(finishing) = &mut self.finishing {
-            if is_own {
-                finishing.failure.get_or_insert(failure);
-            }
-            return;
-        }
+        let is_own = failure.ended.is_own();
         let is_new = self.cooldowns.fail(&worker.host, now);
         let left = self.workers.len();
         self.commands.push(Command::Say(format!("{}; {left} workers are left", described(&failure))));
+        if let Some(finishing) = &mut self.finishing {
+            // Who never had a part in the training is not missed, unless its own program failed.
+            let is_missed = is_own || worker.rank.is_some() || self.ring.number == 0;
+            let is_graver = finishing.failure.as_ref().is_none_or(|before| is_own && !before.ended.is_own());
+            if is_missed && is_graver {
+                finishing.failure = Some(failure);
+            }
+            return;
+        }
         if is_member && is_own {
             self.ring.failed += 1;
             if !self.ring.has_commit && self.ring.failed == 1 {

@@ -18,12 +18,12 @@ pub(super) struct Candidate {
 
 /// The members of the next ring in the order of their ranks: who has the newest state is first, then by age.
 ///
-/// Who is departing is left out. If nobody else has the state, one that has it stays for one more ring, to hand it on.
+/// Who is departing is left out. If nobody else has its state, or one as new, it stays for one more ring, to hand it on.
 pub(super) fn members(mut candidates: Vec<Candidate>, max: usize) -> Vec<WorkerId> {
     candidates.sort_by_key(|it| (it.commits.is_none(), Reverse(it.commits), it.id));
     let (departing, mut staying): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|it| it.is_departing);
-    let is_lost = !staying.is_empty() && staying.iter().all(|it| it.commits.is_none());
-    if let Some(heir) = departing.into_iter().find(|it| is_lost && it.commits.is_some()) {
+    let newest = staying.first().map(|it| it.commits);
+    if let Some(heir) = departing.into_iter().find(|it| newest.is_some_and(|newest| it.commits > newest)) {
         staying.insert(0, heir);
     }
     staying.truncate(max);
@@ -94,6 +94,7 @@ mod tests {
         check("the newest state is first", &[(1, Some(3), false), (2, Some(4), false)], 4, &[2, 1]);
         check("the youngest are too many", &[(1, Some(3), false), (2, None, false), (3, None, false)], 2, &[1, 2]);
         check("who departs is left out", &[(1, Some(3), true), (2, Some(3), false)], 4, &[2]);
+        check("unless it has the newest one", &[(1, Some(4), true), (2, Some(3), false)], 4, &[1, 2]);
         check("unless nobody else has the state", &[(1, Some(3), true), (2, None, false)], 4, &[1, 2]);
         check("one is enough for that", &[(1, Some(3), true), (2, Some(4), true), (3, None, false)], 4, &[2, 3]);
         check("and there must be an heir", &[(1, Some(3), true)], 4, &[]);

@@ -1,5 +1,5 @@
-//! The elastic driver through thousands of seeded histories: hosts come and go, workers die, fall silent or are cut
-//! off, the discovery fails or lies, at any moment, several at once.
+//! The elastic driver through thousands of seeded histories: hosts come and go, workers die, fall silent, are stopped
+//! for a while or cut off, the discovery fails, lies or is slow, at any moment, several at once.
 //!
 //! `world.rs` is a model of everything around the driver, and checks at every step what must always hold.
 
@@ -48,16 +48,47 @@ fn workers_fall_silent_or_are_cut_off() {
 }
 
 #[test]
+fn workers_are_stopped_for_a_while() {
+    check("stops", Faults { stops: 6, lists: 4, kills: 2, ..Faults::default() });
+}
+
+#[test]
+fn the_discovery_is_slow() {
+    check("delays", Faults { delays: 4, lists: 8, kills: 4, ..Faults::default() });
+}
+
+#[test]
+fn too_few_hosts_for_too_long_end_the_job() {
+    let faults = Faults { kills: 4, lists: 4, has_famine: true, ..Faults::default() };
+    check("famine", faults);
+    let ends = (0..histories()).map(|seed| World::new(seed, faults).run());
+    let short = ends.filter(|history| history.contains("Finish(Short {")).count();
+    assert!(short > 0, "no history ended for want of hosts");
+}
+
+const EVERYTHING: Faults = Faults {
+    kills: 6,
+    exits: 1,
+    lists: 8,
+    silences: 2,
+    cuts: 2,
+    deaths: 2,
+    refusals: 2,
+    lies: 3,
+    stops: 2,
+    delays: 2,
+    has_famine: false,
+};
+
+#[test]
 fn everything_at_once() {
-    let faults = Faults { kills: 6, exits: 1, lists: 8, silences: 2, cuts: 2, deaths: 2, refusals: 2, lies: 3 };
-    check("everything", faults);
+    check("everything", EVERYTHING);
 }
 
 #[test]
 fn the_same_seed_is_the_same_history() {
-    let faults = Faults { kills: 6, exits: 1, lists: 8, silences: 2, cuts: 2, deaths: 2, refusals: 2, lies: 3 };
     for seed in 0..20 {
-        let (one, other) = (World::new(seed, faults).run(), World::new(seed, faults).run());
+        let (one, other) = (World::new(seed, EVERYTHING).run(), World::new(seed, EVERYTHING).run());
         assert!(one == other, "seed {seed} gave two histories");
         assert!(one.len() > 500, "seed {seed} gave no history worth the name");
     }

@@ -43,6 +43,12 @@ pub struct Faults {
     pub refusals: u64,
     /// Times when the discovery fails or finds nothing.
     pub lies: u64,
+    /// Times when a worker is stopped for a while, and goes on where it was.
+    pub stops: u64,
+    /// Times when the discovery takes its time.
+    pub delays: u64,
+    /// In the end there is room for one, and two are needed.
+    pub has_famine: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -60,6 +66,8 @@ enum Happening {
     Poll,
     Exit(WorkerId, Ended),
     Fence(WorkerId),
+    /// The launcher looks whether it has heard of a worker that was stopped.
+    Look(WorkerId),
     Wake,
 }
 
@@ -81,6 +89,8 @@ enum Fault {
     Death,
     Refusal,
     Lie,
+    Stop,
+    Delay,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +119,8 @@ struct Process {
     at: Option<u64>,
     is_silent: bool,
     is_cut: bool,
+    /// Until then it does nothing, and what happens to it waits.
+    stopped_until: u64,
     /// Messages to it and from it keep their order.
     last_in: u64,
     last_out: u64,
@@ -131,9 +143,17 @@ pub struct World {
     processes: BTreeMap<WorkerId, Process>,
     rings: BTreeMap<u64, Barrier>,
     listed: Vec<HostSlots>,
+    /// What the driver has heard of that.
+    told: Vec<HostSlots>,
     all: Vec<HostSlots>,
     refusing: BTreeMap<String, u64>,
     lying_until: u64,
+    slow_until: u64,
+    has_famine: bool,
+    /// Somebody was lost after the last end that was a good one.
+    had_late_loss: bool,
+    /// They have done the whole training.
+    finished: BTreeSet<WorkerId>,
     had_exit: bool,
     is_ended_well: bool,
     outcome: Option<Outcome>,
@@ -147,7 +167,7 @@ impl World {
             .map(|number| HostSlots { host: format!("h{number}"), slots: usize::try_from(random.range(1, 4)).unwrap() })
             .collect();
         let room: usize = all.iter().map(|host| host.slots).sum();
-        let min = usize::try_from(random.range(1, 3)).unwrap();
+        let min = if faults.has_famine { 2 } else { usize::try_from(random.range(1, 3)).unwrap() };
         let max = min.max(usize::try_from(random.range(1, u64::try_from(room).unwrap() + 2)).unwrap());
         let mut settings = Settings::new(min, max);
         settings.elastic_timeout = Duration::from_secs(120);
@@ -165,9 +185,14 @@ impl World {
             processes: BTreeMap::new(),
             rings: BTreeMap::new(),
             listed: all.clone(),
+            told: Vec::new(),
             all,
             refusing: BTreeMap::new(),
             lying_until: 0,
+            slow_until: 0,
+            has_famine: faults.has_famine,
+            had_late_loss: false,
+            finished: BTreeSet::new(),
             had_exit: false,
             is_ended_well: false,
             outcome: None,
@@ -188,6 +213,8 @@ impl World {
             (Fault::Death, faults.deaths),
             (Fault::Refusal, faults.refusals),
             (Fault::Lie, faults.lies),
+            (Fault::Stop, faults.stops),
+            (Fault::Delay, faults.delays),
         ];
         for (fault, count) in kinds {
             for _ in 0..count {
@@ -222,6 +249,9 @@ impl World {
     }
 
     fn happen(&mut self, happening: Happening) {
+        if let Some(until) = self.waits_until(&happening) {
+            return self.schedule(until, happening);
+        }
         match happening {
             Happening::Event(event) => self.tell(event),
             Happening::Wake => {
@@ -239,13 +269,38 @@ impl World {
             Happening::Poll => self.poll(),
             Happening::Exit(id, ended) => self.exit(id, ended),
             Happening::Fence(id) => self.fence(id),
+            Happening::Look(id) => {
+                if self.processes.get(&id).is_some_and(|it| self.now < it.stopped_until) {
+                    self.tell(Event::Silent(id));
+                }
+            }
         }
+    }
+
+    /// What happens to a process that is stopped happens when it goes on.
+    fn waits_until(&self, happening: &Happening) -> Option<u64> {
+        let (Happening::ToWorker(id, _)
+        | Happening::Boot(id)
+        | Happening::Arrive(id, _)
+        | Happening::Pass(id, _)
+        | Happening::Break(id, _)) = happening
+        else {
+            return None;
+        };
+        self.processes.get(id).map(|it| it.stopped_until).filter(|until| self.now < *until)
     }
 
     // --- the driver ----------------------------------------------------------------------------------------------
 
     fn tell(&mut self, event: Event) {
         writeln!(self.trace, "{} {event:?}", self.now).unwrap();
+        match &event {
+            Event::Hosts(hosts) => self.told.clone_from(hosts),
+            Event::Ended(id, Ended::Code(0)) if self.finished.contains(id) => self.had_late_loss = false,
+            Event::Ended(_, ended) if *ended != Ended::Code(0) => self.had_late_loss = true,
+            Event::Silent(_) => self.had_late_loss = true,
+            _ => {}
+        }
         for command in self.driver.on(event, Duration::from_millis(self.now)) {
             writeln!(self.trace, "{}   {command:?}", self.now).unwrap();
             self.carry_out(command);
@@ -269,10 +324,12 @@ impl World {
             Command::GiveUp(_) | Command::Say(_) => {}
             Command::Stop(worker) | Command::Kill(worker) => {
                 self.check_stop(worker);
-                if self.processes.get(&worker).is_some_and(|it| !it.is_cut) {
-                    let is_deaf = self.processes[&worker].is_silent && matches!(command, Command::Stop(_));
-                    if !is_deaf {
-                        self.soon(1, 50, Happening::Exit(worker, Ended::Signal(15)));
+                if let Some(process) = self.processes.get(&worker).filter(|it| !it.is_cut) {
+                    let is_request = matches!(command, Command::Stop(_));
+                    let until = if is_request { process.stopped_until } else { 0 };
+                    if !(is_request && process.is_silent) {
+                        let at = until.max(self.now) + self.random.range(1, 50);
+                        self.schedule(at, Happening::Exit(worker, Ended::Signal(15)));
                     }
                 }
             }
@@ -299,6 +356,7 @@ impl World {
             at: None,
             is_silent: false,
             is_cut: false,
+            stopped_until: 0,
             last_in: 0,
             last_out: 0,
         };
@@ -458,6 +516,7 @@ impl World {
         } else if process.commits >= Some(COMMITS) {
             process.doing = Doing::Leaving;
             self.is_ended_well = true;
+            self.finished.insert(id);
             self.soon(1, 200, Happening::Exit(id, Ended::Code(0)));
         } else {
             self.soon(5, 100, Happening::Arrive(id, number));
@@ -497,16 +556,28 @@ impl World {
         writeln!(self.trace, "{} fault {fault:?}", self.now).unwrap();
         let ids: Vec<WorkerId> = self.processes.keys().copied().collect();
         let one = self.random.pick(&ids).copied();
+        // Who is stopped and cut off leaves its ring as soon as it goes on: it has not heard a word for too long.
+        let is_taken = |id: &WorkerId| self.processes[id].is_cut || self.now < self.processes[id].stopped_until;
+        if matches!(fault, Fault::Stop | Fault::Cut) && one.as_ref().is_some_and(is_taken) {
+            return;
+        }
         match (fault, one) {
             (Fault::Kill, Some(id)) => self.exit(id, Ended::Signal(9)),
             (Fault::Exit, Some(id)) => {
                 self.had_exit = true;
-                self.exit(id, Ended::Code(1));
+                let is_crash = self.random.one_in(2);
+                self.exit(id, if is_crash { Ended::Signal(11) } else { Ended::Code(1) });
             }
             (Fault::Silence, Some(id)) => {
                 self.processes.get_mut(&id).unwrap().is_silent = true;
                 self.schedule(self.now + SILENCE, Happening::Event(Event::Silent(id)));
             }
+            (Fault::Stop, Some(id)) => {
+                let process = self.processes.get_mut(&id).unwrap();
+                process.stopped_until = self.now + self.random.range(100, 3 * SILENCE);
+                self.schedule(self.now + SILENCE, Happening::Look(id));
+            }
+            (Fault::Delay, _) => self.slow_until = self.now + self.random.range(1000, 8000),
             (Fault::Cut, Some(id)) => {
                 self.processes.get_mut(&id).unwrap().is_cut = true;
                 self.schedule(self.now + FENCE, Happening::Fence(id));
@@ -520,7 +591,7 @@ impl World {
                 self.refusing.insert(host, until);
             }
             (Fault::Lie, _) => self.lying_until = self.now + self.random.range(500, 3000),
-            (Fault::Kill | Fault::Exit | Fault::Silence | Fault::Cut, None) => {}
+            (Fault::Kill | Fault::Exit | Fault::Silence | Fault::Cut | Fault::Stop, None) => {}
         }
     }
 
@@ -550,11 +621,18 @@ impl World {
     }
 
     fn poll(&mut self) {
+        let is_first = self.now == 0;
+        if self.now < self.slow_until && !is_first {
+            return self.schedule(self.slow_until, Happening::Poll);
+        }
         self.schedule(self.now + 1000, Happening::Poll);
         if self.now > FAULTS_UNTIL {
             self.listed = self.all.clone();
         }
-        let is_first = self.now == 0;
+        if self.has_famine && self.now > FAULTS_UNTIL / 4 {
+            self.listed.truncate(1);
+            self.listed.iter_mut().for_each(|host| host.slots = 1);
+        }
         if self.now < self.lying_until && !is_first {
             let event = if self.random.one_in(2) {
                 Event::DiscoveryFailed("the script failed".to_owned())
@@ -595,11 +673,14 @@ impl World {
     /// A survivor is never stopped: only who does not answer, or whose host is gone, or who is not needed.
     fn check_stop(&self, id: WorkerId) {
         let Some(process) = self.processes.get(&id) else { return };
-        let is_over = self.is_ended_well || self.had_exit;
+        let has_waited =
+            self.now > FAULTS_UNTIL / 4 + u64::try_from(self.settings.elastic_timeout.as_millis()).unwrap();
+        let is_over = self.is_ended_well || self.had_exit || self.has_famine && has_waited;
         let has_never_trained = process.place.generation == 0;
-        let is_answering = !process.is_silent && !process.is_cut && process.doing != Doing::Leaving;
-        let is_at_home = self.listed.iter().any(|it| it.host == process.host && process.slot < it.slots);
-        let is_lying = self.now < self.lying_until + 2000;
+        let is_stopped = self.now < process.stopped_until;
+        let is_answering = !process.is_silent && !process.is_cut && !is_stopped && process.doing != Doing::Leaving;
+        let is_at_home = self.told.iter().any(|it| it.host == process.host && process.slot < it.slots);
+        let is_lying = self.now < self.lying_until.max(self.slow_until) + 2000;
         let is_survivor = is_answering && is_at_home && !has_never_trained && !is_over && !is_lying;
         assert!(!is_survivor, "worker {id} is stopped, and it had done nothing wrong\n{}", tail(&self.trace));
     }
@@ -607,7 +688,13 @@ impl World {
     fn check_outcome(&self) {
         match self.outcome.as_ref() {
             Some(Outcome::Done) => assert!(self.is_ended_well, "it is done, and nobody has finished"),
-            Some(Outcome::Failed(_)) => assert!(self.had_exit, "it failed, and no program did\n{}", tail(&self.trace)),
+            Some(Outcome::Failed(_)) => {
+                let is_late = self.is_ended_well && self.had_late_loss;
+                assert!(self.had_exit || is_late, "it failed, and no program did\n{}", tail(&self.trace));
+            }
+            Some(Outcome::Short { ready, min, .. }) => {
+                assert!(ready < min && self.has_famine && !self.is_ended_well, "it was short of nothing");
+            }
             other => panic!("it ended as {other:?}\n{}", tail(&self.trace)),
         }
     }

@@ -16,7 +16,9 @@ impl Driver {
         let next = &plan::members(self.candidates(), self.settings.max);
         let newcomers = missing(next, &self.ring.members);
         let leaving = missing(&self.ring.members, next);
-        if newcomers.is_empty() && leaving.is_empty() || !self.is_enough(next) {
+        if newcomers.is_empty() && leaving.is_empty()
+            || !self.is_enough(next) && !self.may_wait_for_more(next, &leaving)
+        {
             return;
         }
         if let Some(notice) = &self.ring.notice {
@@ -43,6 +45,12 @@ impl Driver {
         if !leaving.is_empty() {
             wake(&mut self.wake, now + self.settings.leave_grace);
         }
+    }
+
+    /// Whether a ring that would be too small is ended for those who have to go: if the state stays with somebody.
+    fn may_wait_for_more(&self, next: &[WorkerId], leaving: &[WorkerId]) -> bool {
+        let stays = |id: &&WorkerId| self.workers.get(id).is_some_and(|worker| self.is_valid(worker));
+        !leaving.is_empty() && self.ring.members.iter().filter(stays).any(|id| next.contains(id))
     }
 
     /// When all members have answered, the ring ends at the first check that nobody has passed. Who has finished the
@@ -80,7 +88,7 @@ impl Driver {
     /// Forms a new ring, now that nobody is in the old one, if enough are there.
     pub(super) fn form(&mut self, next: &[WorkerId], now: Duration) {
         if !self.is_enough(next) {
-            return;
+            return self.wait_for_more(next, now);
         }
         let is_fresh = next.iter().all(|id| self.workers.get(id).is_some_and(|worker| worker.rank.is_none()));
         if is_fresh && next.len() < self.settings.max && self.is_gathering(next, now) {
@@ -103,6 +111,20 @@ impl Driver {
         let waiting: Vec<WorkerId> = waiting.map(|(id, _)| *id).collect();
         missing(&waiting, next).into_iter().for_each(|id| self.let_go(id, now));
         self.begin(next);
+    }
+
+    /// Too few are left: who has to go need not wait with them, if one of them has the state.
+    fn wait_for_more(&mut self, next: &[WorkerId], now: Duration) {
+        let is_departing = |worker: &Worker| matches!(worker.phase, Phase::Waiting { .. }) && !self.is_valid(worker);
+        let departing: Vec<WorkerId> =
+            self.workers.iter().filter(|(_, worker)| is_departing(worker)).map(|(id, _)| *id).collect();
+        let has_state = |id: &WorkerId| match self.workers.get(id).map(|worker| &worker.phase) {
+            Some(Phase::Waiting { join, .. }) => join.commits.is_some(),
+            _ => false,
+        };
+        if next.first().is_some_and(has_state) {
+            missing(&departing, next).into_iter().for_each(|id| self.let_go(id, now));
+        }
     }
 
     pub(super) fn begin(&mut self, next: &[WorkerId]) {

@@ -170,6 +170,33 @@ fn the_state_is_handed_on_when_all_hosts_are_replaced() {
 }
 
 #[test]
+fn removed_workers_leave_also_when_too_few_stay_and_the_job_waits() {
+    let mut play = Play::new(2, 4);
+    play.hosts(&[("a", 1), ("b", 1)]).come(&[1, 2]).done();
+    assert_eq!(play.hosts(&[("b", 1)]).done(), "notice 1 1; notice 2 1");
+    assert_eq!(play.leave(&[1, 2], 5).done(), "interrupt 1 at 6; interrupt 2 at 6; 1 leaves");
+    assert_eq!(play.end(1, Ended::Code(0)).pass(599).done(), "give up 1", "the other one waits, with the state");
+    assert_eq!(play.hosts(&[("b", 1), ("c", 1)]).done(), "start 3 on c/0");
+    assert_eq!(play.come(&[3]).done(), "2 is 0/2 synced at 5; 3 is 1/2 synced at 5");
+
+    assert_eq!(
+        play.hosts(&[("c", 1)]).leave(&[2, 3], 7).end(2, Ended::Code(0)).pass(599).done().matches("leaves").count(),
+        1
+    );
+    assert_eq!(play.pass(1).end(3, Ended::Signal(15)).done(), "stop 3; Short { ready: 1, min: 2, waited: 600s }");
+}
+
+#[test]
+fn the_last_who_have_the_state_stay_although_their_hosts_are_gone() {
+    let mut play = Play::new(2, 4);
+    play.hosts(&[("a", 1), ("b", 1)]).come(&[1, 2]).done();
+    assert_eq!(play.hosts(&[("c", 1)]).done(), "start 3 on c/0", "they train on");
+    assert_eq!(play.come(&[3]).done(), "notice 1 3; notice 2 3", "until there is somebody to take it");
+    let left = play.leave(&[1, 2], 5).done();
+    assert!(left.ends_with("2 leaves; 1 is 0/2 synced at 5; 3 is 1/2 synced at 5; notice 1 1; notice 3 1"), "{left}");
+}
+
+#[test]
 fn a_list_without_hosts_takes_nobodys_work_away() {
     let mut play = two();
     assert_eq!(play.hosts(&[]).pass(60).done(), "");
@@ -194,6 +221,24 @@ fn horovod_3852_who_is_done_first_does_not_end_the_others() {
 }
 
 #[test]
+fn a_job_whose_last_rank_was_killed_has_failed() {
+    let mut play = two();
+    play.end(1, Ended::Code(0)).done();
+    play.end(2, Ended::Signal(9));
+    assert!(play.done.iter().any(|it| matches!(it, Command::Say(text) if text.contains("rank 1 (worker 2)"))));
+    assert_eq!(play.done(), "give up 1; failed: its training failed");
+    // One that ends well after it has all of the training.
+    let mut play = Play::new(1, 3);
+    play.hosts(&[("a", 3)]).come(&[1, 2, 3]).end(1, Ended::Code(0)).end(2, Ended::Signal(9)).done();
+    assert_eq!(play.fall_out(&[(3, 7)]).done(), "3 is 0/1 synced at 7");
+    assert_eq!(play.end(3, Ended::Code(0)).done(), "Done");
+    // What the program itself did is not made good.
+    let mut play = Play::new(1, 3);
+    play.hosts(&[("a", 3)]).come(&[1, 2, 3]).end(1, Ended::Code(0)).end(2, Ended::Code(4)).done();
+    assert_eq!(play.end(3, Ended::Code(0)).done(), "failed: its training failed");
+}
+
+#[test]
 fn nobody_waits_for_the_answer_of_who_is_done() {
     let mut play = two();
     play.hosts(&[("a", 1), ("b", 1), ("c", 1)]).come(&[3]).done();
@@ -211,6 +256,25 @@ fn a_program_that_is_wrong_ends_the_job() {
     let mut play = Play::new(1, 1);
     play.hosts(&[("a", 1)]).end(1, Ended::Code(1)).pass(1).end(2, Ended::Code(1)).pass(2).done();
     assert_eq!(play.end(3, Ended::Code(1)).done(), "failed: workers fail again and again before their first ring");
+}
+
+#[test]
+fn a_program_that_crashes_by_a_signal_is_wrong_and_one_that_is_killed_is_not() {
+    for (signal, is_wrong) in [(4, true), (5, true), (6, true), (7, true), (8, true), (11, true), (31, true)]
+        .into_iter()
+        .chain([1, 2, 9, 13, 15, 40].map(|signal| (signal, false)))
+    {
+        let mut play = Play::new(1, 1);
+        play.hosts(&[("a", 1)]);
+        for worker in 1..=3 {
+            play.end(worker, Ended::Signal(signal)).pass(4);
+        }
+        let expected = "failed: workers fail again and again before their first ring";
+        assert_eq!(play.done().ends_with(expected), is_wrong, "signal {signal}");
+        let mut play = two();
+        play.end(1, Ended::Signal(signal)).end(2, Ended::Signal(signal)).pass(1);
+        assert_eq!(play.done().ends_with("failed: all ranks failed by themselves"), is_wrong, "signal {signal}");
+    }
 }
 
 #[test]
