@@ -169,13 +169,45 @@ fn shortened(line: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::read;
+    use std::{collections::BTreeMap, time::Duration};
+
+    use tokio::time::{self, Instant};
+
+    use super::{Script, mark, read, wait};
 
     fn shown(text: &str, slots_default: Option<usize>) -> String {
         match read("find.sh", text.as_bytes(), slots_default) {
             Ok(hosts) => hosts.iter().map(|it| format!("{}={}", it.host, it.slots)).collect::<Vec<_>>().join(" "),
             Err(error) => error,
         }
+    }
+
+    /// With a clock that goes on by itself when everybody waits.
+    #[tokio::test(start_paused = true)]
+    async fn a_change_of_the_file_is_seen_long_before_the_next_look() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, draft) = (folder.path().join("hosts"), folder.path().join("draft"));
+        fs_err::write(&file, "a:1\n").unwrap();
+        let script = Script {
+            command: String::new(),
+            environment: BTreeMap::new(),
+            directory: folder.path().into(),
+            slots_default: None,
+            file: Some(file.clone()),
+            interval: Duration::from_secs(30),
+            patience: Duration::from_secs(30),
+        };
+        let begun = Instant::now();
+        wait(&script, mark(Some(&file))).await;
+        assert!(begun.elapsed() >= script.interval, "nothing has changed");
+        let begun = Instant::now();
+        let change = async {
+            time::sleep(Duration::from_secs(1)).await;
+            fs_err::write(&draft, "a:1\nb:1\n").unwrap();
+            fs_err::rename(&draft, &file).unwrap();
+        };
+        tokio::join!(wait(&script, mark(Some(&file))), change);
+        assert!(begun.elapsed() < Duration::from_millis(1200), "it took {:?}", begun.elapsed());
     }
 
     #[test]
