@@ -25,10 +25,13 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::start::NOTICED_WITHIN;
+
 /// Our program is a keeper when it is called by this name.
 pub const NAME: &str = "ronde-keep";
 /// Time to end after SIGTERM. Half of what a launcher that was killed may be outlived by.
 const GRACE: Duration = Duration::from_secs(1);
+const _: () = assert!(GRACE.as_millis() * 2 <= NOTICED_WITHIN.as_millis(), "the rest is for a busy machine");
 /// Between two rounds of SIGKILL, for what was made meanwhile.
 const AGAIN: Duration = Duration::from_millis(10);
 /// A program with its environment; the kernel takes no more than a few megabytes.

@@ -15,6 +15,9 @@ use std::{
 
 use job::Job;
 
+/// What is promised, and some for a busy machine.
+const GONE_WITHIN: Duration = ronde_launch::start::NOTICED_WITHIN.saturating_add(Duration::from_secs(8));
+
 #[test]
 #[expect(
     clippy::disallowed_methods,
@@ -167,7 +170,7 @@ fn check_hanging(stop: fn(&mut Job)) {
     });
     stop(&mut job);
     let are_gone = || pids.iter().all(|pid| !job::is_alive(*pid)).then_some(());
-    ronde_sim::wait_until("the program is gone", Duration::from_secs(4), are_gone);
+    ronde_sim::wait_until("the program is gone", GONE_WITHIN, are_gone);
 }
 
 #[test]
@@ -186,7 +189,7 @@ fn nothing_is_left_of_a_launcher_that_is_killed() {
     let pids = job.pids();
     job.kill_launcher();
     let are_gone = || pids.iter().all(|pid| !job::is_alive(*pid)).then_some(());
-    ronde_sim::wait_until("the workers are gone", Duration::from_secs(5), are_gone);
+    ronde_sim::wait_until("the workers are gone", GONE_WITHIN, are_gone);
 }
 
 #[test]

@@ -1,10 +1,8 @@
 //! How jobs end, and that nothing is left of them.
 
-use std::time::Duration;
-
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::sandbox::{Running, SOON, Sandbox};
+use crate::sandbox::{BUSY, Running, SOON, Sandbox};
 
 /// A rank with a child in a session of its own; both take no notice of SIGTERM.
 const STUBBORN: &str = "trap '' TERM INT; setsid sleep 600 & echo ready; while :; do sleep 600; done";
@@ -75,8 +73,7 @@ fn nothing_outlives_a_launcher_that_was_killed() {
     let mut running = Running::start(sandbox.launcher(&["-np", "4", "sh", "-c", STUBBORN]), 4);
     running.signal(Signal::KILL);
     running.child.wait().unwrap();
-    // What is promised, and a little for a busy machine.
-    sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + Duration::from_millis(500));
+    sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + BUSY);
 }
 
 #[test]
@@ -137,5 +134,5 @@ fn a_launcher_and_a_keeper_may_be_killed_at_once() {
     kill_process(Pid::from_raw(keeper).unwrap(), Signal::KILL).unwrap();
     running.signal(Signal::KILL);
     running.child.wait().unwrap();
-    sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + Duration::from_secs(5));
+    sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + BUSY);
 }

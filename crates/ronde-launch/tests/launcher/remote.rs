@@ -1,17 +1,14 @@
 //! Ranks through a command of the user's, and through Slurm's: programs that stand in for another machine.
 
-use std::{process::Command, time::Duration};
+use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::sandbox::{Running, SOON, Sandbox, path_with};
+use crate::sandbox::{BUSY, Running, SOON, Sandbox, path_with};
 
 /// A host is reached by a session of its own, as sshd makes one; the line is read by a shell.
 const RSH: &str = "#!/bin/sh\necho \"$@\" >> calls\nshift\nexec setsid -w sh -c \"$1\"\n";
 const SRUN: &str = "#!/bin/sh\necho \"$@\" >> calls\nwhile [ $1 != /bin/sh ]; do shift; done\nexec setsid -w \"$@\"\n";
-
-/// For a busy machine.
-const SLACK: Duration = Duration::from_secs(1);
 
 fn by_command(sandbox: &Sandbox, np: &str, line: &str) -> Command {
     let rsh = sandbox.script("rsh", RSH).display().to_string();
@@ -68,7 +65,7 @@ fn nothing_elsewhere_outlives_the_launcher_and_no_secret_is_shown() {
     }
     running.signal(Signal::KILL);
     running.child.wait().unwrap();
-    sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + SLACK);
+    sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + BUSY);
 }
 
 #[test]

@@ -4,23 +4,22 @@ use std::{
     net::{Ipv4Addr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use ronde_sim::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::sandbox::{Running, SOON, Sandbox, path_with};
+use crate::sandbox::{BUSY, Running, SOON, Sandbox, path_with};
 
 const SSHD: &str = "/usr/sbin/sshd";
-/// For a busy machine.
-const SLACK: Duration = Duration::from_secs(5);
-
+/// Where sshd listens: beside the address whose port is held.
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// An sshd, and an ssh in front of the system's that knows it by the names `one` and `two`.
 struct Server {
     sandbox: Sandbox,
     sshd: Child,
-    port: u16,
+    /// Nobody else is given this port.
+    held: TcpListener,
 }
 
 impl Server {
@@ -32,7 +31,8 @@ impl Server {
         // sshd refuses to start without its folder for separated rights.
         let _ = fs_err::create_dir_all("/run/sshd");
         let sandbox = Sandbox::new();
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = held.local_addr().unwrap().port();
         for key in ["host", "user"] {
             let mut command = Command::new("ssh-keygen");
             command.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(sandbox.path(key));
@@ -40,14 +40,14 @@ impl Server {
         }
         let at = |name: &str| sandbox.path(name).display().to_string();
         let server = format!(
-            "ListenAddress 127.0.0.1\nPort {port}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
+            "ListenAddress {ADDRESS}\nPort {port}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
              PidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n",
             at("host"),
             at("user.pub")
         );
         fs_err::write(sandbox.path("sshd_config"), server).unwrap();
         let client = format!(
-            "Host one two\n  HostName 127.0.0.1\nHost *\n  UserKnownHostsFile {}\n  LogLevel ERROR\n  BatchMode yes\n",
+            "Host one two\n  HostName {ADDRESS}\nHost *\n  UserKnownHostsFile {}\n  LogLevel ERROR\n  BatchMode yes\n",
             at("known")
         );
         fs_err::write(sandbox.path("ssh_config"), client).unwrap();
@@ -59,8 +59,8 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        wait_until("sshd listens", SOON, || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok());
-        Some(Self { sandbox, sshd, port })
+        wait_until("sshd listens", SOON, || TcpStream::connect((ADDRESS, port)).ok());
+        Some(Self { sandbox, sshd, held })
     }
 
     fn launcher(&self, np: &str, line: &str) -> Command {
@@ -68,7 +68,8 @@ impl Server {
     }
 
     fn with_flags(&self, flags: &[&str], line: &str) -> Command {
-        let (port, key) = (self.port.to_string(), self.sandbox.path("user").display().to_string());
+        let port = self.held.local_addr().unwrap().port();
+        let (port, key) = (port.to_string(), self.sandbox.path("user").display().to_string());
         let flags = [flags, &["-p", &port, "-i", &key, "sh", "-c", line]].concat();
         let mut command = self.sandbox.launcher(&flags);
         command.env("PATH", path_with(self.sandbox.folder.path()));
@@ -105,7 +106,7 @@ fn nothing_stays_on_the_host_when_the_launcher_is_killed() {
     let mut running = Running::start(server.launcher("3", line), 3);
     running.signal(Signal::KILL);
     running.child.wait().unwrap();
-    server.sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + SLACK);
+    server.sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + BUSY);
 }
 
 /// One that is left behind in a session of its own, without hold on the rank's streams.
@@ -116,7 +117,7 @@ fn what_a_rank_leaves_behind_on_the_host_ends_with_it() {
     let Some(server) = Server::start() else { return };
     let output = server.launcher("2", &format!("{FAR_CHILD} exit 7")).output().unwrap();
     assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
-    server.sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + SLACK);
+    server.sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + BUSY);
 }
 
 /// Whichever of the shells that watch over a rank on its host is killed before the launcher is.
@@ -133,7 +134,7 @@ fn nothing_on_the_host_outlives_who_watches_over_it() {
         kill_process(Pid::from_raw(watchers[index]).unwrap(), Signal::KILL).unwrap();
         running.signal(Signal::KILL);
         running.child.wait().unwrap();
-        server.sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + SLACK);
+        server.sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + BUSY);
     }
 }
 
@@ -152,7 +153,7 @@ fn watchers(group: i32) -> Vec<i32> {
 #[test]
 fn an_ssh_that_waits_for_its_host_ends_with_the_launcher() {
     let Some(server) = Server::start() else { return };
-    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let silent = TcpListener::bind((ADDRESS, 0)).unwrap();
     let port = silent.local_addr().unwrap().port().to_string();
     for flags in [["-np", "1"], ["--min-np", "1"]] {
         let mut command = server.sandbox.launcher(&[flags[0], flags[1], "-H", "one:1", "-p", &port, "true"]);
@@ -160,7 +161,7 @@ fn an_ssh_that_waits_for_its_host_ends_with_the_launcher() {
         let call = silent.accept().unwrap();
         launcher.kill().unwrap();
         launcher.wait().unwrap();
-        server.sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + SLACK);
+        server.sandbox.wait_for_nothing_left(ronde_launch::start::NOTICED_WITHIN + BUSY);
         drop(call);
     }
 }

@@ -119,7 +119,7 @@ fn a_host_that_leaves_the_list_is_let_go_when_its_programs_have_ended() {
     let mut busy = job.agent("127.0.0.2", &[]);
     let mut idle = job.agent("127.0.0.3", &["--", "sleep", &idle_command]);
     let mark = mark();
-    let listen = format!("127.0.0.1:{}", job.port);
+    let listen = format!("127.0.0.4:{}", job.port);
     let words = ["agent", "--listen", &listen, "--hosts-from", volume.to_str().unwrap()];
     let _launcher =
         start_agent(job.ronde(&words).arg("--hosts-to").arg(&copy).arg("--deepspeed-hosts-to").arg(&deepspeed).args([

@@ -5,7 +5,6 @@
 
 use std::{
     fs::Permissions,
-    net::TcpListener,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -22,6 +21,8 @@ const SECRET: &str = "0123456789abcdef\n";
 /// The launcher's host is the first, these are for ranks.
 pub const HOSTS: std::ops::RangeInclusive<usize> = 2..=4;
 const LAUNCHERS: usize = 1;
+/// Each host is a network of its own, on which nobody has it yet.
+const PORT: u16 = 2222;
 
 /// How a launcher starts ranks on the hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +37,6 @@ pub struct Hosts {
     way: Way,
     network: Network,
     folder: tempfile::TempDir,
-    port: u16,
     services: Vec<(usize, Child)>,
 }
 
@@ -51,9 +51,8 @@ impl Hosts {
             skip("`sshd` and `ssh` are not installed");
             return None;
         }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let network = Network::new(*HOSTS.end());
-        let mut hosts = Self { way, network, folder: tempfile::tempdir().unwrap(), port, services: Vec::new() };
+        let mut hosts = Self { way, network, folder: tempfile::tempdir().unwrap(), services: Vec::new() };
         hosts.prepare();
         hosts.revive();
         Some(hosts)
@@ -85,9 +84,9 @@ impl Hosts {
             assert!(command.status().unwrap().success());
         }
         let at = |name: &str| self.path(name).display().to_string();
-        let (port, key, users) = (self.port, at("host"), at("user.pub"));
+        let (key, users) = (at("host"), at("user.pub"));
         let server = format!(
-            "Port {port}\nHostKey {key}\nAuthorizedKeysFile {users}\nStrictModes no\nUsePAM no\nPidFile none\n\
+            "Port {PORT}\nHostKey {key}\nAuthorizedKeysFile {users}\nStrictModes no\nUsePAM no\nPidFile none\n\
              PermitRootLogin yes\nPasswordAuthentication no\nMaxStartups 100\n"
         );
         fs::write(self.path("sshd_config"), server).unwrap();
@@ -124,7 +123,7 @@ impl Hosts {
             return command;
         }
         let mut command = self.network.inside(host, Command::new("ip"), env!("CARGO_BIN_EXE_ronde"));
-        command.args(["agent", "--listen", &format!("{}:{}", address(host), self.port)]);
+        command.args(["agent", "--listen", &format!("{}:{}", address(host), PORT)]);
         command.arg("--secret-file").arg(self.path("secret"));
         command
     }
@@ -134,7 +133,7 @@ impl Hosts {
             let mut command = Command::new("ip");
             command.args(["netns", "exec", self.network.name(host), "cat", "/proc/net/tcp", "/proc/net/tcp6"]);
             let sockets = String::from_utf8(command.output().unwrap().stdout).unwrap();
-            let port = format!(":{:04X} ", self.port);
+            let port = format!(":{:04X} ", PORT);
             // State 0A: it listens.
             sockets.lines().any(|line| line.contains(&port) && line.contains(" 0A ")).then_some(())
         };
@@ -148,10 +147,10 @@ impl Hosts {
         match self.way {
             Way::Command => _ = command.arg("--rsh").arg(self.path("rsh")),
             Way::Agents => {
-                command.env("RONDE_AGENT_PORT", self.port.to_string()).env("RONDE_SECRET_FILE", self.path("secret"));
+                command.env("RONDE_AGENT_PORT", PORT.to_string()).env("RONDE_SECRET_FILE", self.path("secret"));
             }
             Way::Ssh => {
-                command.args(["-p", &self.port.to_string(), "-i"]).arg(self.path("user"));
+                command.args(["-p", &PORT.to_string(), "-i"]).arg(self.path("user"));
                 let folder = self.folder.path().display();
                 command.env("PATH", format!("{folder}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"));
             }
