@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 import sysconfig
+import time
 
 import pytest
 
 HOROVODRUN = os.path.join(sysconfig.get_path("scripts"), "horovodrun")
+HOROVODRUN = os.environ.get("RONDE_HOROVODRUN", HOROVODRUN)
 TIMEOUT_SECONDS = 120
 
 
@@ -85,6 +87,35 @@ def test_a_function_that_raises_is_reported(capfd):
         run(function, num_proc=2)
     assert "The first process to do so was:\nProcess name: 1\nExit code: 1\n" in str(caught.value)
     assert "odd one out" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("options", ["num_proc=2", "num_proc=2, min_num_proc=2"])
+def test_nothing_outlives_a_caller_that_was_killed(tmp_path, options):
+    script = tmp_path / "caller.py"
+    script.write_text(
+        "import os, time\n"
+        "import horovod\n"
+        "def function():\n"
+        f"    open('{tmp_path}/pid.%d' % os.getpid(), 'w').close()\n"
+        "    time.sleep(600)\n"
+        f"horovod.run(function, {options})\n"
+    )
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    caller = subprocess.Popen([sys.executable, str(script)], env=environment)
+    try:
+        wait_until(lambda: len(list(tmp_path.glob("pid.*"))) == 2)
+    finally:
+        caller.kill()
+        caller.wait()
+    ranks = [path.suffix[1:] for path in tmp_path.glob("pid.*")]
+    wait_until(lambda: not any(os.path.exists(f"/proc/{rank}/cmdline") for rank in ranks))
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_the_command_line_can_be_read_from_python(monkeypatch):

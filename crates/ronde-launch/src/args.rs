@@ -70,6 +70,10 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", hide = true)]
     pub report: Option<PathBuf>,
 
+    /// End the job when stdin ends: the process that holds its other end is gone.
+    #[arg(long, hide = true)]
+    pub until_stdin_ends: bool,
+
     /// Show the arguments as JSON, as `horovod.runner.launch.parse_args` reads them.
     #[arg(long, hide = true)]
     pub show_arguments: bool,

@@ -110,7 +110,7 @@ async fn run_static(arguments: &Arguments, parameters: &Parameters) -> Result<u8
         environment: environment(arguments, parameters, variables)?,
         directory: surroundings::folder().map_err(LaunchError::Prepare)?,
     };
-    let stops = Stops::listen().map_err(LaunchError::Prepare)?;
+    let stops = stops(arguments)?;
     let ending = job::run(&job, &reach, output(arguments)?, stops).await?;
     if let Ending::Failed(failed) = &ending {
         let _ = writeln!(io::stderr(), "error: {failed}");
@@ -119,8 +119,17 @@ async fn run_static(arguments: &Arguments, parameters: &Parameters) -> Result<u8
     Ok(ending.exit_code())
 }
 
+/// What asks for the end of the job.
+pub fn stops(arguments: &Arguments) -> Result<Stops, LaunchError> {
+    let mut stops = Stops::listen().map_err(LaunchError::Prepare)?;
+    if arguments.until_stdin_ends {
+        stops.listen_to_stdin().map_err(LaunchError::Prepare)?;
+    }
+    Ok(stops)
+}
+
 /// The hosts of a Slurm allocation, if this is one and nobody has named others.
-fn allocation(arguments: &Arguments, variables: &BTreeMap<String, String>) -> Option<Vec<Host>> {
+pub fn allocation(arguments: &Arguments, variables: &BTreeMap<String, String>) -> Option<Vec<Host>> {
     if !arguments.hosts.is_silent() || !surroundings::has_program(variables.get("PATH"), "srun") {
         return None;
     }

@@ -1,8 +1,11 @@
 //! The signals that end a job, and their names.
 
-use std::io;
+use std::{io, thread};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::oneshot,
+};
 
 pub const SIGINT: i32 = 2;
 pub const SIGTERM: i32 = 15;
@@ -13,6 +16,8 @@ pub struct Stops {
     interrupt: Signal,
     terminate: Signal,
     hangup: Option<Signal>,
+    /// Until the end of stdin was told of.
+    input_ends: Option<oneshot::Receiver<()>>,
 }
 
 impl Stops {
@@ -23,10 +28,23 @@ impl Stops {
             terminate: signal(SignalKind::terminate())?,
             // A handler would undo what `nohup` has set for us.
             hangup: if is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) },
+            input_ends: None,
         })
     }
 
-    /// Waits for the next one and returns its number; the end of the terminal counts as SIGTERM.
+    /// The end of stdin counts as a signal from now on.
+    pub fn listen_to_stdin(&mut self) -> io::Result<()> {
+        let (ended, input_ends) = oneshot::channel();
+        // A read that nobody can cancel: a thread of the runtime would keep it from ending.
+        thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            let _ = ended.send(());
+        })?;
+        self.input_ends = Some(input_ends);
+        Ok(())
+    }
+
+    /// Waits for the next one and returns its number; the end of the terminal, or of stdin, counts as SIGTERM.
     pub async fn next(&mut self) -> i32 {
         let hangup = async {
             match &mut self.hangup {
@@ -34,7 +52,17 @@ impl Stops {
                 None => std::future::pending().await,
             }
         };
+        let input_ends = async {
+            match &mut self.input_ends {
+                Some(input_ends) => input_ends.await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            _ = input_ends => {
+                self.input_ends = None;
+                SIGTERM
+            }
             _ = self.interrupt.recv() => SIGINT,
             _ = self.terminate.recv() => SIGTERM,
             _ = hangup => SIGTERM,

@@ -107,9 +107,10 @@ def _launch(words, environment):
     with tempfile.TemporaryDirectory(prefix="ronde-run-") as folder:
         report = os.path.join(folder, "report")
         process = subprocess.Popen(
-            [binary(), "run", "--report", report, *words],
+            [binary(), "run", "--report", report, "--until-stdin-ends", *words],
             env=environment,
-            stdin=subprocess.DEVNULL,
+            # Nothing is ever written: when this process is gone, however it ended, the launcher sees the end of it.
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
