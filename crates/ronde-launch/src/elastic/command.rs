@@ -19,6 +19,7 @@ use super::{
 use crate::{
     args::{Arguments, parameters::Parameters},
     error::LaunchError,
+    hosts::Host,
     run as command_line,
     signals::{self, Stops},
     start::{Ended, Program},
@@ -34,14 +35,15 @@ pub async fn run(arguments: &Arguments, parameters: &Parameters) -> Result<u8, L
     let variables = surroundings::variables();
     let settings = settings(arguments, &variables)?;
     let start_timeout = command_line::start_timeout(arguments, &variables);
-    let source = source(arguments, &variables, start_timeout)?;
+    let allocation = command_line::allocation(arguments, &variables);
+    let source = source(arguments, &variables, allocation.as_deref(), start_timeout)?;
     if arguments.command.is_empty() {
         return Err(LaunchError::NoCommand);
     }
     let job = ElasticJob {
         settings,
         source,
-        way: Arc::new(command_line::reach(arguments, false)?.ways),
+        way: Arc::new(command_line::reach(arguments, allocation.is_some())?.ways),
         secret: surroundings::secret().map_err(LaunchError::Prepare)?,
         start_timeout,
         silence: SILENCE,
@@ -52,11 +54,15 @@ pub async fn run(arguments: &Arguments, parameters: &Parameters) -> Result<u8, L
         },
     };
     let output = command_line::output(arguments)?;
-    let (quit, asked) = mpsc::channel(2);
-    let stops = Stops::listen().map_err(LaunchError::Prepare)?;
+    let (quit, mut asked) = mpsc::channel(2);
+    let stops = command_line::stops(arguments)?;
     let listening = tokio::spawn(pass_on(stops, quit));
-    let end = run::run(job, &output, asked).await.map_err(LaunchError::Prepare)?;
-    output.close().await;
+    let end = run::run(job, &output, &mut asked).await.map_err(LaunchError::Prepare)?;
+    tokio::select! {
+        () = output.close() => {}
+        // Whoever reads our output has stopped reading.
+        _ = asked.recv() => {}
+    }
     listening.abort();
     if end.outcome != Outcome::Done {
         let _ = writeln!(io::stderr(), "error: {end}");
@@ -108,10 +114,11 @@ fn settings(arguments: &Arguments, variables: &BTreeMap<String, String>) -> Resu
     Ok(settings)
 }
 
-/// Hosts by the script, else by the command line, else this machine.
+/// Hosts by the script, else by the command line, else of the allocation of Slurm, else this machine.
 fn source(
     arguments: &Arguments,
     variables: &BTreeMap<String, String>,
+    allocation: Option<&[Host]>,
     patience: Duration,
 ) -> Result<Source, LaunchError> {
     if let Some(command) = &arguments.hosts.host_discovery_script {
@@ -128,10 +135,8 @@ fn source(
     let named = command_line::named_hosts(arguments)?;
     let slots = arguments.elastic.max_np.or(arguments.num_proc).or(arguments.elastic.min_np).unwrap_or(1);
     let here = || vec![HostSlots { host: "localhost".to_owned(), slots }];
-    let shown = |hosts: Vec<crate::hosts::Host>| {
-        hosts.into_iter().map(|it| HostSlots { host: it.name, slots: it.slots }).collect()
-    };
-    Ok(Source::Fixed(named.map_or_else(here, shown)))
+    let shown = |hosts: &[Host]| hosts.iter().map(|it| HostSlots { host: it.name.clone(), slots: it.slots }).collect();
+    Ok(Source::Fixed(named.as_deref().or(allocation).map_or_else(here, shown)))
 }
 
 fn environment(

@@ -69,7 +69,7 @@ pub struct ElasticEnd {
 }
 
 /// Runs a job to its end. A signal from `quit` asks for the end, the second one for the end at once.
-pub async fn run(job: ElasticJob, output: &Output, mut quit: mpsc::Receiver<i32>) -> io::Result<ElasticEnd> {
+pub async fn run(job: ElasticJob, output: &Output, quit: &mut mpsc::Receiver<i32>) -> io::Result<ElasticEnd> {
     let (mut house, mut events, mut starts) = House::open(job, output)?;
     let looking = tokio::spawn(discovery::watch(house.job.source.clone(), house.events.clone()));
     let mut driver = Driver::new(house.job.settings.clone());

@@ -84,6 +84,21 @@ fn an_allocation_of_slurm_is_used() {
 }
 
 #[test]
+fn an_elastic_job_uses_the_allocation_of_slurm_too() {
+    let sandbox = Sandbox::new();
+    sandbox.script("srun", SRUN);
+    let mut command = sandbox.launcher(&["--min-np", "3", "sh", "-c", "echo $HOROVOD_HOSTNAME"]);
+    command.env("PATH", path_with(sandbox.folder.path())).env("SLURM_JOB_ID", "7");
+    let output = command.env("SLURM_JOB_NODELIST", "n[1-2]").env("SLURM_TASKS_PER_NODE", "2,1").output().unwrap();
+    let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let count = |text: &str| stdout.matches(text).count();
+    assert_eq!((count("<stdout>:n1\n"), count("<stdout>:n2\n")), (2, 1), "{stdout}{stderr}");
+    assert_eq!(fs_err::read_to_string(sandbox.path("calls")).unwrap().matches("--nodelist n1").count(), 2);
+    sandbox.wait_for_nothing_left(SOON);
+}
+
+#[test]
 fn a_way_that_cannot_be_gone_is_an_error_of_the_machine() {
     let sandbox = Sandbox::new();
     let said = sandbox.run(&["-np", "1", "-H", "far.invalid:1", "--rsh", "/no/such/rsh"], "true");
