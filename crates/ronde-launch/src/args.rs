@@ -391,6 +391,7 @@ impl Arguments {
             (remote.jsrun, "--jsrun: jsrun is not used; the ranks are started and wired by Ronde itself"),
             (remote.mpi_args.is_some(), "--mpi-args: ignored, since there is no mpirun to pass it to"),
             (remote.binding_args.is_some(), "--binding-args: ignored; ranks are not bound to processors"),
+            (self.library.mpi_threads_disable, "--mpi-threads-disable: ignored, since there are no threads of MPI"),
         ];
         said.into_iter().filter(|(is_given, _)| *is_given).map(|(_, text)| text).collect()
     }

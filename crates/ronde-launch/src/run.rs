@@ -81,6 +81,7 @@ fn parameters(arguments: &Arguments) -> Result<Parameters, LaunchError> {
     let Some(path) = &arguments.config_file else { return checked(flags) };
     let text = fs_err::read_to_string(path).map_err(|source| LaunchError::Read { path: path.clone(), source })?;
     let config = config::parse(&text).map_err(|why| LaunchError::Config { path: path.clone(), why })?;
+    config.notices.iter().for_each(|text| say(&format!("{}: {text}", path.display())));
     config.unknown.iter().for_each(|key| say(&format!("{}: `{key}` means nothing here", path.display())));
     checked(flags.or(config.parameters))
 }

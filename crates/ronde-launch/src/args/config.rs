@@ -12,6 +12,8 @@ pub struct Config {
     pub parameters: Parameters,
     /// Keys that mean nothing, as `section.key`.
     pub unknown: Vec<String>,
+    /// One line for each key that means something else here than in the original.
+    pub notices: Vec<String>,
 }
 
 /// Reads the text of a file.
@@ -32,10 +34,16 @@ pub fn parse(text: &str) -> Result<Config, String> {
             }
         }
     }
-    // Which of the originals' controllers was meant makes no difference.
-    keys.0.remove("controller");
+    let controller = keys.text("controller")?.filter(|controller| controller != "gloo");
+    let by_itself =
+        |it: String| format!("`controller: {it}` is not used; the ranks are started and wired by Ronde itself");
     let parameters = parameters(&mut keys)?;
-    Ok(Config { parameters, unknown: keys.0.into_keys().collect() })
+    let threads = parameters
+        .mpi_threads_disable
+        .unwrap_or_default()
+        .then(|| "`library_options.mpi_threads_disable`: ignored, since there are no threads of MPI".to_owned());
+    let notices = controller.map(by_itself).into_iter().chain(threads).collect();
+    Ok(Config { parameters, unknown: keys.0.into_keys().collect(), notices })
 }
 
 fn parameters(keys: &mut Keys) -> Result<Parameters, String> {

@@ -130,6 +130,7 @@ params2: 3
 fn flags_win_over_the_file() {
     let config = config::parse(CONFIG).unwrap();
     assert_eq!(config.unknown, ["extra.key", "params2"]);
+    assert_eq!(config.notices, ["`controller: mpi` is not used; the ranks are started and wired by Ronde itself"]);
     let merged = read("--fusion-threshold-mb 1 --no-autotune --stall-check x").parameters().or(config.parameters);
     let all = merged.variables().into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
     assert_eq!(
@@ -138,6 +139,13 @@ fn flags_win_over_the_file() {
          HIERARCHICAL_ALLREDUCE=1 LOG_HIDE_TIME=1 LOG_LEVEL=DEBUG STALL_CHECK_DISABLE=0 STALL_CHECK_TIME_SECONDS=120 \
          THREAD_AFFINITY=3 TIMELINE=/tmp/timeline.json TIMELINE_MARK_CYCLES=1"
     );
+}
+
+#[test]
+fn a_file_that_means_what_it_says_needs_no_notice() {
+    let notices = |text: &str| config::parse(text).unwrap().notices.len();
+    assert_eq!(notices("controller: gloo\nlibrary_options: {mpi_threads_disable: false}"), 0);
+    assert_eq!(notices("controller: jsrun\nlibrary_options: {mpi_threads_disable: true}"), 2);
 }
 
 #[test]

@@ -93,7 +93,16 @@ fn a_missing_hostfile_is_named() {
 
 #[test]
 fn flags_of_mpi_are_accepted_with_a_notice() {
-    let said = Sandbox::new().run(&["-np", "1", "--mpi", "--mpi-args", "--oversubscribe", "--binding-args=x"], "true");
-    assert_eq!(said.code, Some(0));
-    assert_eq!(said.stderr.lines().filter(|line| line.starts_with("notice: --")).count(), 3, "{}", said.stderr);
+    for (flags, notices) in [
+        (["--mpi", "--mpi-args=--oversubscribe", "--binding-args=x"], "--mpi --mpi-args --binding-args"),
+        (["--jsrun", "--mpi-threads-disable", "--config-file=c.yaml"], "c.yaml --jsrun --mpi-threads-disable"),
+    ] {
+        let sandbox = Sandbox::new();
+        fs_err::write(sandbox.path("c.yaml"), "controller: mpi\n").unwrap();
+        let said = sandbox.run(&[&["-np", "1"][..], &flags].concat(), "true");
+        assert_eq!(said.code, Some(0));
+        let named: Vec<&str> =
+            said.stderr.lines().filter_map(|it| it.strip_prefix("notice: ")?.split(':').next()).collect();
+        assert_eq!(named.join(" "), notices, "{}", said.stderr);
+    }
 }
