@@ -80,7 +80,7 @@ enum Phase {
     Waiting { since: Duration, join: Join },
     Training,
     Leaving { since: Duration },
-    Stopping { since: Duration, is_killed: bool, is_failure: bool },
+    Stopping { since: Duration, is_killed: bool, is_failure: bool, is_silent: bool },
 }
 
 /// The latest generation; before the first it has the number 0 and no members.
@@ -261,6 +261,9 @@ impl Driver {
             let text = format!("worker {id} on host {} is not heard of any more: it is given up", worker.host);
             self.commands.push(Command::Say(text));
             self.kill(id, now, true);
+            if let Some(Worker { phase: Phase::Stopping { is_silent, .. }, .. }) = self.workers.get_mut(&id) {
+                *is_silent = true;
+            }
         }
     }
 

@@ -40,6 +40,8 @@ pub struct Settings {
     pub leave_grace: Duration,
     /// Between a request to end and the end by force.
     pub stop_grace: Duration,
+    /// How long a worker that hears no word goes on by itself, at most.
+    pub fence: Duration,
 }
 
 impl Settings {
@@ -53,6 +55,7 @@ impl Settings {
             gather: Duration::from_secs(3),
             leave_grace: Duration::from_secs(60),
             stop_grace: Duration::from_secs(5),
+            fence: Duration::from_secs(20),
         }
     }
 }

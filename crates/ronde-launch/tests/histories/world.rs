@@ -174,6 +174,7 @@ impl World {
         settings.cooldown = (Duration::from_millis(500), Duration::from_secs(4));
         settings.leave_grace = Duration::from_secs(5);
         settings.stop_grace = Duration::from_secs(1);
+        settings.fence = Duration::from_millis(FENCE + 100);
         settings.gather = Duration::from_secs(1);
         let mut world = Self {
             random,

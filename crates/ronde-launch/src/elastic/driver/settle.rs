@@ -47,23 +47,29 @@ impl Driver {
         }
     }
 
-    /// A request, then force, then the worker counts as lost.
+    /// A request, then force, then the worker counts as lost: when it has left its ring by itself if the order has not
+    /// reached it, because it hears nothing any more. One that was silent has left it already.
     pub(super) fn press(&mut self, now: Duration) {
         let grace = self.settings.stop_grace;
+        let fence = if self.ending.is_some() { grace } else { self.settings.fence };
         let mut lost = Vec::new();
         let mut late = Vec::new();
         for (id, worker) in &mut self.workers {
             match &mut worker.phase {
                 Phase::Leaving { since } if now >= *since + grace => late.push(*id),
                 Phase::Leaving { since } => wake(&mut self.wake, *since + grace),
-                Phase::Stopping { since, is_killed, .. } if now >= *since + grace => {
-                    if *is_killed {
+                Phase::Stopping { since, is_killed: true, is_silent, .. } => {
+                    let until = *since + if *is_silent { grace } else { fence };
+                    if now >= until {
                         lost.push(*id);
                     } else {
-                        (*since, *is_killed) = (now, true);
-                        wake(&mut self.wake, now + grace);
-                        self.commands.push(Command::Kill(*id));
+                        wake(&mut self.wake, until);
                     }
+                }
+                Phase::Stopping { since, is_killed, .. } if now >= *since + grace => {
+                    (*since, *is_killed) = (now, true);
+                    wake(&mut self.wake, now + fence);
+                    self.commands.push(Command::Kill(*id));
                 }
                 Phase::Stopping { since, .. } => wake(&mut self.wake, *since + grace),
                 _ => {}
@@ -77,7 +83,7 @@ impl Driver {
         if let Some(worker) = self.workers.get_mut(&id)
             && !matches!(worker.phase, Phase::Stopping { .. })
         {
-            worker.phase = Phase::Stopping { since: now, is_killed: false, is_failure };
+            worker.phase = Phase::Stopping { since: now, is_killed: false, is_failure, is_silent: false };
             self.commands.push(Command::Stop(id));
             wake(&mut self.wake, now + self.settings.stop_grace);
         }
@@ -87,7 +93,7 @@ impl Driver {
         if let Some(worker) = self.workers.get_mut(&id)
             && !matches!(worker.phase, Phase::Stopping { is_killed: true, .. })
         {
-            worker.phase = Phase::Stopping { since: now, is_killed: true, is_failure };
+            worker.phase = Phase::Stopping { since: now, is_killed: true, is_failure, is_silent: false };
             self.commands.push(Command::Kill(id));
             wake(&mut self.wake, now + self.settings.stop_grace);
         }

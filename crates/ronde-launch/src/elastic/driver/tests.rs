@@ -209,7 +209,8 @@ fn a_removed_worker_that_never_commits_is_stopped() {
     play.hosts(&[("b", 1)]).done();
     assert_eq!(play.pass(60).done(), "stop 1");
     assert_eq!(play.pass(5).done(), "kill 1");
-    assert_eq!(play.pass(5).done(), "give up 1; interrupt 2 at 0", "it counts as lost");
+    assert_eq!(play.pass(19).done(), "", "the order may not have reached it: it may still be in the ring");
+    assert_eq!(play.pass(1).done(), "give up 1; interrupt 2 at 0", "it counts as lost");
 }
 
 #[test]
