@@ -13,7 +13,11 @@ skip() {
 
 python=$(tools/find-python.sh pytest numpy cloudpickle) || skip 'no python3 with pytest, numpy and cloudpickle'
 
-cargo build -p ronde-python "$@"
+cargo build -p ronde-python -p ronde-launch -p ronde "$@"
 PYTHONPATH=$(tools/python-tree.sh debug)
+built=$(tools/target-dir.sh)/debug
 export PYTHONPATH OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
-exec "$python" -m pytest -q -p no:cacheprovider python/tests/test_{basics,numpy,start}.py
+export RONDE_HOROVODRUN=$built/horovodrun RONDE_BINARY=$built/ronde
+# Trainings with PyTorch take their time: those are for `make test-python`.
+exec "$python" -m pytest -q -p no:cacheprovider python/tests/test_{basics,numpy,start,elastic,launch}.py \
+    -k 'not digits_are_learned and not no_sample_is_lost'
