@@ -110,7 +110,7 @@ impl Drop for Job {
 }
 
 /// Makes the `ronde` package of the checkout importable without installing it.
-fn build_package(folder: &Path, library: &Path) -> anyhow::Result<()> {
+pub fn build_package(folder: &Path, library: &Path) -> anyhow::Result<()> {
     let package = folder.join("ronde");
     fs_err::create_dir_all(&package)?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/ronde/ronde");

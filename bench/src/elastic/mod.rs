@@ -1,10 +1,11 @@
 //! Elastic jobs: how long a training stands still when ranks die, come and go, and how long a start takes.
 //!
 //! Times are from the cause to the end of the next step, as the workers themselves say it, with Python and NumPy. The
-//! driver's decisions alone are measured for a thousand workers.
+//! driver's decisions alone are measured for a thousand workers, and the hand-over of a large state beside a copy.
 
 mod driver;
 mod job;
+mod sync;
 
 use std::path::PathBuf;
 
@@ -48,6 +49,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     }
     let times = (0..options.rounds).map(|_| driver::reset(1000)).collect();
     println!("{:<40} {:>6.0} ms", "the driver alone, 1000 workers", median(times) * 1e3);
+    let sync::Times { sync, copy } = sync::measure(options)?;
+    let what = format!("a state of {} MiB for a new rank", sync::MEGABYTES);
+    println!("{what:<40} {:>6.0} ms, {:.1} times the {:.0} ms of np.copyto", sync * 1e3, sync / copy, copy * 1e3);
     println!("Horovod's figures were seen on another day, and are not measured here: it does not install.");
     Ok(())
 }
