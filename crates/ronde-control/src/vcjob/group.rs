@@ -2,7 +2,7 @@
 //!
 //! Pure. `minResources` is counted as a ResourceQuota would count it, so that queues can compare the two.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::core::v1::{Container, Pod, PodSpec, PodTemplateSpec},
@@ -15,7 +15,12 @@ use kube::ResourceExt as _;
 use ronde_api::{PodGroup, PodGroupSpec, SubGroupPolicy, TaskSpec, names};
 use ronde_apiserver::quantity::Quantity;
 
-use super::{depends, memory::Memory, observed::Observed, pod};
+use super::{
+    depends::{self, Part},
+    memory::Memory,
+    observed::Observed,
+    pod,
+};
 use crate::pods::controller_ref;
 
 /// Amounts by the name of the resource.
@@ -41,17 +46,19 @@ pub fn build(seen: &Observed<'_>, memory: &Memory) -> PodGroup {
 /// Returns what the group of a job asks for now.
 pub fn spec(seen: &Observed<'_>, memory: &Memory) -> PodGroupSpec {
     let startable = depends::startable(seen, memory);
-    let min_member = depends::min_member(seen, &startable);
+    let parts = depends::parts(seen, memory, &startable);
+    let min_member = depends::min_member(seen, &parts);
     let job = seen.spec();
-    let tasks: Vec<&TaskSpec> = job.tasks.iter().filter(|task| startable.contains(task.name.as_str())).collect();
+    // A partition that has lost pods for good is no subgroup any more: it would never be complete.
+    let is_reduced = |task: &TaskSpec| parts.iter().any(|part| part.task.name == task.name && part.is_reduced());
     PodGroupSpec {
         min_member,
-        min_task_member: tasks.iter().map(|task| (task.name.clone(), task.min_available())).collect(),
+        min_task_member: parts.iter().map(|part| (part.task.name.clone(), part.least)).collect(),
         queue: pod::queue(seen.job).to_owned(),
         priority_class_name: job.priority_class_name.clone(),
-        min_resources: Some(min_resources(seen, &startable, min_member)),
+        min_resources: Some(min_resources(seen, &parts, min_member)),
         network_topology: job.network_topology.clone(),
-        sub_group_policy: job.tasks.iter().filter_map(sub_group).collect(),
+        sub_group_policy: job.tasks.iter().filter(|task| !is_reduced(task)).filter_map(sub_group).collect(),
     }
 }
 
@@ -69,11 +76,10 @@ fn sub_group(task: &TaskSpec) -> Option<SubGroupPolicy> {
 }
 
 /// Adds up the requests of the least pods: those of the highest priority first.
-fn min_resources(seen: &Observed<'_>, startable: &BTreeSet<&str>, least: i32) -> BTreeMap<String, Text> {
-    let mut tasks: Vec<&TaskSpec> =
-        seen.spec().tasks.iter().filter(|task| startable.contains(task.name.as_str())).collect();
-    tasks.sort_by_key(|task| std::cmp::Reverse(priority(seen, &task.template)));
-    let of_tasks: i32 = tasks.iter().map(|task| task.min_available()).sum();
+fn min_resources(seen: &Observed<'_>, parts: &[Part<'_>], least: i32) -> BTreeMap<String, Text> {
+    let mut parts = parts.to_vec();
+    parts.sort_by_key(|part| std::cmp::Reverse(priority(seen, &part.task.template)));
+    let of_tasks: i32 = parts.iter().map(|part| part.least).sum();
     let mut left = least;
     let mut total = Amounts::new();
     let mut take = |task: &TaskSpec, number: i32| {
@@ -82,10 +88,10 @@ fn min_resources(seen: &Observed<'_>, startable: &BTreeSet<&str>, least: i32) ->
         add(&mut total, &usage(&task.template.spec.clone().unwrap_or_default()), taken);
     };
     if least < of_tasks {
-        tasks.iter().for_each(|task| take(task, task.replicas));
+        parts.iter().for_each(|part| take(part.task, part.replicas));
     } else {
-        tasks.iter().for_each(|task| take(task, task.min_available()));
-        tasks.iter().for_each(|task| take(task, task.replicas - task.min_available()));
+        parts.iter().for_each(|part| take(part.task, part.least));
+        parts.iter().for_each(|part| take(part.task, part.replicas - part.least));
     }
     texts(total)
 }

@@ -6,6 +6,7 @@ mod cluster;
 mod elastic;
 mod endpoints;
 mod gangs;
+mod jobs;
 mod kubelet;
 mod nodes;
 mod operator;

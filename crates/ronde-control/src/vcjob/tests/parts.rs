@@ -33,6 +33,23 @@ fn a_task_starts_when_those_it_depends_on_are_ready() {
 }
 
 #[test]
+fn what_has_succeeded_and_is_gone_is_asked_for_no_more() {
+    let check = |what: &str, tasks: Value, script: &str, expected: (i32, Value)| {
+        assert_eq!(group_of(&play(tasks, script)), expected, "{what}");
+    };
+    let three = || json!({"tasks": [task("w", 3, json!({}))]});
+    check("its pod is there", three(), "run ok:w-0", (3, json!({"w": 3})));
+    check("it is gone", three(), "run ok:w-0 evict:w-0 gone", (2, json!({"w": 2})));
+    let two = |least: i32| {
+        let tasks = [task("a", 3, json!({"minAvailable": 1})), task("b", 2, json!({}))];
+        json!({"minAvailable": least, "tasks": tasks})
+    };
+    let ended = "run ok:a-0 ok:a-1 evict:a-0 evict:a-1 gone";
+    check("the other task keeps its minimum", two(3), ended, (2, json!({"a": 0, "b": 2})));
+    check("the minimum of the job overrules those of the tasks", two(2), ended, (0, json!({"a": 0, "b": 2})));
+}
+
+#[test]
 fn any_of_several_tasks_or_all_of_them() {
     let spec = |iteration: &str| {
         let depends = json!({"dependsOn": {"name": ["a", "b"], "iteration": iteration}});
