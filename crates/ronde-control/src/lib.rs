@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod batch;
+pub mod commands;
 pub mod deployment;
 pub mod disruption;
 pub mod elastic;

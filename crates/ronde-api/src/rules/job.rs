@@ -102,6 +102,11 @@ pub fn validate_update(old: &Job, new: &Job) -> Vec<Fault> {
     faults.into_vec()
 }
 
+/// Returns what is wrong with a job that was accepted once.
+pub fn validate_accepted(job: &Job) -> Vec<Fault> {
+    validate_alone(job, Stage::Update)
+}
+
 /// The rules that need nothing but the job.
 fn validate_alone(job: &Job, stage: Stage) -> Vec<Fault> {
     let mut faults = Faults::default();

@@ -85,7 +85,7 @@ pub fn warnings(queue: &Queue) -> Vec<String> {
         warnings.push("spec.type: is kept and shown; nothing else reads it".to_owned());
     }
     if !spec.extend_clusters.is_empty() {
-        let effect = "pods are labelled for forwarding; jobs are not sent to other clusters";
+        let effect = "pods of jobs are marked for forwarding; nothing here sends them to other clusters";
         warnings.push(format!("spec.extendClusters: {effect}"));
     }
     warnings

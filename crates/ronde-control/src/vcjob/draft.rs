@@ -14,11 +14,14 @@
 //! ```
 //! The last three are open to all of Pending, Running and Restarting.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
-use ronde_api::{Action, Duration, JobCondition, JobPhase, JobStatus};
+use ronde_api::{Action, Command, Duration, JobCondition, JobPhase, JobStatus, names, rules::job as rules_of_jobs};
 
 use super::{
+    changes,
     memory::{Memory, Scope, Seen},
     news::{self, News},
     observed::{Observed, is_final, is_live},
@@ -140,9 +143,44 @@ impl<'a> Draft<'a> {
         }
         let is_answered = self.obey() || is_live(self.phase()) && self.apply_policies();
         if !is_final(self.phase()) {
+            self.look_at_spec();
             self.memory.generation = self.seen.job.metadata.generation;
         }
         is_answered
+    }
+
+    /// Tells of a new job what has no effect in it, and of a changed one what is wrong with the change.
+    fn look_at_spec(&mut self) {
+        let job = self.seen.job;
+        if self.memory.generation.is_none() {
+            let warnings = rules_of_jobs::warnings(job).into_iter();
+            self.news.extend(warnings.map(|warning| News::warning(news::JOB_WARNING, warning)));
+        } else if self.memory.generation != job.metadata.generation {
+            let faults = changes::faults(job, self.memory.fixed.as_deref());
+            if !faults.is_empty() {
+                self.news.push(News::warning(news::INVALID_JOB, faults.join("; ")));
+            }
+        } else {
+            return;
+        }
+        self.memory.fixed = Some(changes::marks(&job.spec));
+        let queue = Some(job.spec.queue.clone()).filter(|queue| !queue.is_empty() && queue != names::DEFAULT_QUEUE);
+        self.memory.queue = self.memory.queue.take().or(queue);
+    }
+
+    /// Says of a command that nothing comes of it, because the job is refused.
+    pub fn decline(&mut self) {
+        let Some(command) = self.next_command() else { return };
+        self.memory.command = command.uid();
+        let text = format!("Command {} has no effect on a job that is invalid", command.action);
+        self.news.push(News::warning(news::COMMAND_ISSUED, text));
+    }
+
+    /// One command at a time: the last one is deleted before the next is looked at.
+    fn next_command(&self) -> Option<&'a Arc<Command>> {
+        let is_done = |uid: Option<String>| uid.is_some() && uid == self.memory.command;
+        let is_busy = self.seen.commands.iter().any(|command| is_done(command.uid()));
+        self.seen.commands.first().filter(|_| !is_busy)
     }
 
     /// Tells whether a restart is the one too many.
@@ -150,13 +188,8 @@ impl<'a> Draft<'a> {
         self.phase() == JobPhase::Restarting && self.status.retry_count >= self.seen.max_retry()
     }
 
-    /// One command at a time: the last one is deleted before the next is looked at.
     fn obey(&mut self) -> bool {
-        let is_done = |uid: Option<String>| uid.is_some() && uid == self.memory.command;
-        if self.seen.commands.iter().any(|command| is_done(command.uid())) {
-            return false;
-        }
-        let Some(command) = self.seen.commands.first() else { return false };
+        let Some(command) = self.next_command() else { return false };
         self.memory.command = command.uid();
         let action = &command.action;
         self.news.push(News::normal(news::COMMAND_ISSUED, format!("Start to execute command {action}")));

@@ -110,6 +110,7 @@ impl World {
             claims: self.claims.iter().cloned().collect(),
             priorities: BTreeMap::from([("high".to_owned(), 1000)]),
             faults: self.faults.clone(),
+            is_forwarded: false,
         }
     }
 

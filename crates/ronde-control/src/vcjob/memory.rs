@@ -22,6 +22,8 @@ const SEEN: &str = "ronde.seen.";
 const COMMAND: &str = "ronde.command";
 const GENERATION: &str = "ronde.generation";
 const APPLIED: &str = "ronde.applied";
+const QUEUE: &str = "ronde.queue";
+const FIXED: &str = "ronde.fixed";
 
 /// What of a job was restarted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,6 +134,10 @@ pub struct Memory {
     pub generation: Option<i64>,
     /// Stands for the contents of the objects that plugins have made.
     pub applied: Option<String>,
+    /// The queue that the job has got, if it is not the default one.
+    pub queue: Option<String>,
+    /// Stands for what may not change; see [`super::changes`].
+    pub fixed: Option<String>,
 }
 
 impl Memory {
@@ -159,6 +165,10 @@ impl Memory {
             self.generation = value.parse().ok();
         } else if key == APPLIED {
             self.applied = Some(value.to_owned());
+        } else if key == QUEUE {
+            self.queue = Some(value.to_owned());
+        } else if key == FIXED {
+            self.fixed = Some(value.to_owned());
         }
     }
 
@@ -176,14 +186,18 @@ impl Memory {
         for (Occasion { event, task, pod }, seen) in &self.seen {
             put(format!("{SEEN}{event}.{task}.{pod}"), seen.text());
         }
-        if let Some(command) = &self.command {
-            put(COMMAND.to_owned(), command.clone());
-        }
-        if let Some(generation) = self.generation {
-            put(GENERATION.to_owned(), generation.to_string());
-        }
-        if let Some(applied) = &self.applied {
-            put(APPLIED.to_owned(), applied.clone());
+        let generation = self.generation.map(|generation| generation.to_string());
+        let facts = [
+            (COMMAND, &self.command),
+            (GENERATION, &generation),
+            (APPLIED, &self.applied),
+            (QUEUE, &self.queue),
+            (FIXED, &self.fixed),
+        ];
+        for (key, value) in facts {
+            if let Some(value) = value {
+                put(key.to_owned(), value.clone());
+            }
         }
     }
 
@@ -253,20 +267,23 @@ mod tests {
         let seen = (1_800_000_000_i64..1_900_000_000, any::<bool>())
             .prop_map(|(second, is_answered)| Seen { since: Timestamp::from_second(second).unwrap(), is_answered });
         let indexes = prop::collection::vec(0..10, 1..9).prop_map(|indexes| Indexes::default().with(indexes));
-        let facts = (prop::option::of("[a-f0-9-]{5}"), prop::option::of(1_i64..99), prop::option::of("[a-z]{5}"));
+        let word = || prop::option::of("[a-f0-9-]{5}");
+        let facts = (word(), prop::option::of(1_i64..99), word(), word(), word());
         (
             prop::collection::btree_map(scopes(), 1..50, 0..5),
             prop::option::of(indexes),
             prop::collection::btree_map(occasions(), seen, 0..4),
             facts,
         )
-            .prop_map(|(floors, indexes, seen, (command, generation, applied))| Memory {
+            .prop_map(|(floors, indexes, seen, (command, generation, applied, queue, fixed))| Memory {
                 floors,
                 succeeded: indexes.map(|indexes| ("master".to_owned(), indexes)).into_iter().collect(),
                 seen,
                 command,
                 generation,
                 applied,
+                queue,
+                fixed,
             })
     }
 

@@ -6,6 +6,7 @@
 //! How events are told from states is in `docs/decisions/015-events-are-states.md`.
 
 pub mod act;
+pub mod changes;
 pub mod depends;
 pub mod draft;
 #[cfg(test)]
@@ -32,12 +33,12 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
-    core::v1::{PersistentVolumeClaim, Pod},
+    core::v1::{Namespace, PersistentVolumeClaim, Pod},
     scheduling::v1::PriorityClass,
 };
 use kube::{
-    ResourceExt as _,
-    api::{DeleteParams, PostParams, Preconditions},
+    Api, ResourceExt as _,
+    api::{ApiResource, DeleteParams, DynamicObject, PostParams, Preconditions},
 };
 use ronde_api::{
     Command, Job, JobPhase, JobStatus, PodGroup, Queue, names,
@@ -53,6 +54,7 @@ use self::{
     observed::{Observed, is_final},
 };
 use crate::{
+    commands::{is_for, put_in_order},
     pods::{act as write, orphans::Counts},
     runner::{Controller, Ctx},
     watch::{Caches, Change, Key, Kinds},
@@ -89,7 +91,7 @@ impl Controller for VcJobs {
 
     fn kinds(&self, kinds: &mut Kinds) {
         kinds.add::<Job>().add::<Pod>().add::<PodGroup>().add::<Command>().add::<Queue>();
-        kinds.add::<PersistentVolumeClaim>().add::<PriorityClass>();
+        kinds.add::<PersistentVolumeClaim>().add::<PriorityClass>().add::<Namespace>();
     }
 
     fn affected(&self, change: &Change, caches: &Caches) -> Vec<Key> {
@@ -113,7 +115,8 @@ impl Controller for VcJobs {
         let job = ctx.caches.get::<Job>(key);
         drop_aimless(ctx, key, job.as_deref()).await?;
         let Some(job) = job.filter(|job| job.metadata.deletion_timestamp.is_none()) else { return Ok(None) };
-        let mut job = completed(&job);
+        let job = store_minimums(ctx, &job).await?;
+        let mut job = completed(ctx, &job);
         // One time for the whole look: nothing may fall due between two of its steps.
         let now = ctx.clock.now();
         for _ in 0..ROUNDS_MAX {
@@ -122,7 +125,7 @@ impl Controller for VcJobs {
             // 2. decide
             match next(&seen, now) {
                 // 3. write down
-                Next::Record { status, news } => job = completed(&record(ctx, &job, *status, news).await?),
+                Next::Record { status, news } => job = completed(ctx, &record(ctx, &job, *status, news).await?),
                 // 4. act
                 Next::Act(plan) => {
                     act::apply(ctx, &self.keys, &job, &plan).await?;
@@ -135,10 +138,53 @@ impl Controller for VcJobs {
 }
 
 /// Returns a job with all defaults: where no admission fills them in, the controller does.
-fn completed(job: &Job) -> Job {
+fn completed(ctx: &Ctx, job: &Job) -> Job {
     let mut job = job.clone();
-    api_rules::job::default(&mut job, Stage::Create, None);
+    let memory = Memory::read(&job.status.clone().unwrap_or_default(), &job.spec);
+    let least = job.spec.min_available;
+    if memory.generation.is_some() {
+        api_rules::job::default(&mut job, Stage::Create, memory.queue.as_deref());
+        // Who says 0 later means it.
+        job.spec.min_available = least;
+    } else {
+        let namespace = ctx.caches.get::<Namespace>(&Key::new("", job.namespace().unwrap_or_default()));
+        let queue = namespace.as_ref().and_then(|namespace| namespace.annotations().get(names::GROUP_QUEUE));
+        api_rules::job::default(&mut job, Stage::Create, queue.map(String::as_str));
+    }
     job
+}
+
+/// Stores the minimums that a new job leaves open, as admission does: those of the beginning, however many replicas there
+/// are later. The other defaults follow from what may not change.
+async fn store_minimums(ctx: &Ctx, job: &Job) -> Result<Job, kube::Error> {
+    let is_new = job.status.as_ref().is_none_or(|status| status.state.phase.is_none());
+    let full = completed(ctx, job);
+    let minimums = |job: &Job| (job.spec.min_available, job.spec.tasks.iter().map(|it| it.min_available).collect());
+    let (least, tasks): (i32, Vec<Option<i32>>) = minimums(&full);
+    if !is_new || minimums(job) == (least, tasks.clone()) {
+        return Ok(job.clone());
+    }
+    // As it is stored: templates may have fields that our types do not know.
+    let kind = ApiResource::erase::<Job>(&());
+    let jobs: Api<DynamicObject> =
+        Api::namespaced_with(ctx.client.clone(), &job.namespace().unwrap_or_default(), &kind);
+    let mut stored = jobs.get(&job.name_any()).await?;
+    stored.metadata.resource_version = job.resource_version();
+    stored.data["spec"]["minAvailable"] = least.into();
+    for (at, least) in tasks.into_iter().enumerate() {
+        stored.data["spec"]["tasks"][at]["minAvailable"] = least.into();
+    }
+    match jobs.replace(&job.name_any(), &PostParams::default(), &stored).await {
+        Ok(written) => {
+            let written = serde_json::to_value(written).and_then(serde_json::from_value::<Job>);
+            let written = written.map_err(kube::Error::SerdeError)?;
+            ctx.caches.assume(written.clone());
+            Ok(written)
+        }
+        // Something else in it is wrong, and will be told: it goes on with the defaults of today.
+        Err(kube::Error::Api(status)) if status.code == 422 => Ok(job.clone()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns what is wrong with a job. What was accepted once stays accepted.
@@ -158,16 +204,10 @@ fn target_of(command: &Command) -> Option<Key> {
     is_job.then(|| Key::new(command.namespace().unwrap_or_default(), &target.name))
 }
 
-/// Tells whether a command is for this very job, not for an earlier one of its name.
-fn is_for(command: &Command, job: &Job) -> bool {
-    let uid = command.target.as_ref().map(|target| target.uid.as_str()).unwrap_or_default();
-    uid.is_empty() || job.metadata.uid.as_deref() == Some(uid)
-}
-
 fn commands_for(ctx: &Ctx, key: &Key) -> Vec<Arc<Command>> {
     let mut commands = ctx.caches.list::<Command>(Some(&key.namespace));
     commands.retain(|command| target_of(command).as_ref() == Some(key));
-    commands.sort_by_key(|command| (command.creation_timestamp().map(|time| time.0), command.name_any()));
+    put_in_order(&mut commands);
     commands
 }
 
@@ -196,6 +236,7 @@ fn observe<'a>(ctx: &Ctx, job: &'a Job) -> Observed<'a> {
     let value = |name: String| ctx.caches.get::<PriorityClass>(&Key::new("", &name)).map(|class| (name, class.value));
     let mut commands = commands_for(ctx, &key);
     commands.retain(|command| is_for(command, job));
+    let queue = ctx.caches.get::<Queue>(&Key::new("", pod::queue(job)));
     Observed {
         job,
         members: ctx.caches.controlled_by::<Pod>(&uid).into_iter().map(Member::of).collect(),
@@ -204,6 +245,7 @@ fn observe<'a>(ctx: &Ctx, job: &'a Job) -> Observed<'a> {
         claims: claims.filter(is_there).collect(),
         priorities: classes.chain([job.spec.priority_class_name.clone()]).filter_map(value).collect(),
         faults: faults(ctx, job),
+        is_forwarded: queue.is_some_and(|queue| !queue.spec.extend_clusters.is_empty()),
     }
 }
 

@@ -13,6 +13,8 @@ pub const POD_GROUP_ERROR: &str = "PodGroupError";
 pub const POD_GROUP_PENDING: &str = "PodGroupPending";
 /// Ours: where no admission refuses a job, the controller does.
 pub const INVALID_JOB: &str = "InvalidJob";
+/// Ours: something in a job has no effect, or not the one that it seems to have.
+pub const JOB_WARNING: &str = "JobWarning";
 pub const JOB_STATUS_ERROR: &str = "JobStatusError";
 pub const FAILED_CREATE: &str = "FailedCreate";
 pub const FAILED_DELETE: &str = "FailedDelete";

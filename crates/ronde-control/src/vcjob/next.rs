@@ -27,9 +27,10 @@ pub fn next(seen: &Observed<'_>, now: Timestamp) -> Next {
     let mut draft = Draft::new(seen, now);
     if !seen.faults.is_empty() {
         draft.refuse();
-        let (status, _, news, look_again) = draft.finish();
+        draft.decline();
+        let (status, memory, news, look_again) = draft.finish();
         let is_known = seen.job.status.as_ref() == Some(&status);
-        let plan = Plan { look_again, ..Plan::default() };
+        let plan = Plan { forget: plan::done_commands(seen, &memory), look_again, ..Plan::default() };
         return if is_known { Next::Act(Box::new(plan)) } else { Next::Record { status: Box::new(status), news } };
     }
     // 1. what has ended and what is over

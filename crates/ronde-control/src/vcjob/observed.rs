@@ -30,6 +30,8 @@ pub struct Observed<'a> {
     pub priorities: BTreeMap<String, i32>,
     /// What is wrong with a job that nothing was made for yet.
     pub faults: Vec<String>,
+    /// Its queue extends to other clusters.
+    pub is_forwarded: bool,
 }
 
 impl Observed<'_> {

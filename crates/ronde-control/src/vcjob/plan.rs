@@ -70,7 +70,7 @@ pub fn plan(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> Plan {
     let members = || seen.members.iter();
     let pods = |is: &dyn Fn(&&Member) -> bool| members().filter(is).map(|member| member.pod.clone()).collect();
     let mut plan = Plan {
-        forget: seen.commands.iter().filter(|command| command.uid() == memory.command).cloned().collect(),
+        forget: done_commands(seen, memory),
         release: pods(&|member| member.is_tracked() && is_known(seen, memory, phase, member)),
         kill: pods(&|member| !member.is_deleted() && is_to_go(seen, memory, phase, member)),
         group: group_plan(seen, memory, phase),
@@ -83,6 +83,11 @@ pub fn plan(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> Plan {
         fill(seen, memory, &mut plan);
     }
     plan
+}
+
+/// Returns the commands that were carried out.
+pub fn done_commands(seen: &Observed<'_>, memory: &Memory) -> Vec<Arc<Command>> {
+    seen.commands.iter().filter(|command| command.uid() == memory.command).cloned().collect()
 }
 
 /// Tells whether the status has all that it needs of a pod.
@@ -134,7 +139,11 @@ fn missing_pods(seen: &Observed<'_>, memory: &Memory, plugins: &Plugins<'_>) -> 
         for index in 0..task.replicas {
             let name = ronde_api::names::pod(&seen.job.name_any(), &task.name, index);
             if !there.contains(name.as_str()) && !memory.has_succeeded(&task.name, index) {
-                pods.push(pod::build(seen.job, task, index, plugins));
+                let mut pod = pod::build(seen.job, task, index, plugins);
+                if seen.is_forwarded {
+                    pod::mark_for_forwarding(&mut pod);
+                }
+                pods.push(pod);
             }
         }
     }

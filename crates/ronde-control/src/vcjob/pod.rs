@@ -33,6 +33,12 @@ pub fn build(job: &Job, task: &TaskSpec, index: i32, plugins: &Plugins<'_>) -> P
     pod
 }
 
+/// Marks a pod of a queue that extends to other clusters, for who sends jobs there.
+pub fn mark_for_forwarding(pod: &mut Pod) {
+    pod.labels_mut().insert(names::JOB_FORWARDING.to_owned(), "true".to_owned());
+    pod.annotations_mut().insert(names::JOB_FORWARDING.to_owned(), "true".to_owned());
+}
+
 fn complete(job: &Job, spec: &mut PodSpec) {
     let scheduler =
         if job.spec.scheduler_name.is_empty() { names::SCHEDULER } else { job.spec.scheduler_name.as_str() };

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use self::plan::{Seen, Step, plan};
 use crate::{
+    commands::{is_for, put_in_order},
     pods::act,
     runner::{Controller, Ctx},
     watch::{Caches, Change, Key, Kinds},
@@ -50,8 +51,11 @@ impl Controller for VcQueues {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Option<SignedDuration>, kube::Error> {
-        let commands = commands_for(&ctx.caches, key);
-        let Some(queue) = ctx.caches.get::<Queue>(key) else { return drop_aimless(ctx, key, &commands).await };
+        let queue = ctx.caches.get::<Queue>(key);
+        let is_aimed = |command: &Arc<Command>| queue.as_ref().is_some_and(|queue| is_for(command, &**queue));
+        let (commands, aimless): (Vec<_>, Vec<_>) = commands_for(&ctx.caches, key).into_iter().partition(is_aimed);
+        drop_aimless(ctx, key, &aimless).await?;
+        let Some(queue) = queue else { return Ok(None) };
         let seen = observe(&ctx.caches, &queue, commands.first());
         for step in plan(&seen) {
             take(ctx, &queue, &step).await?;
@@ -75,18 +79,20 @@ fn target_of(command: &Command) -> Option<Key> {
 fn commands_for(caches: &Caches, key: &Key) -> Vec<Arc<Command>> {
     let mut commands = caches.list::<Command>(None);
     commands.retain(|command| target_of(command).as_ref() == Some(key));
-    commands.sort_by_key(|command| (command.creation_timestamp().map(|time| time.0), command.name_any()));
+    put_in_order(&mut commands);
     commands
 }
 
 /// Deletes commands for a queue that is not there. The server is asked: the caches may be of different times.
-async fn drop_aimless(ctx: &Ctx, key: &Key, commands: &[Arc<Command>]) -> Result<Option<SignedDuration>, kube::Error> {
-    if !commands.is_empty() && api(ctx).get_opt(&key.name).await?.is_none() {
-        for command in commands {
-            act::remove(ctx, &**command).await?;
-        }
+async fn drop_aimless(ctx: &Ctx, key: &Key, commands: &[Arc<Command>]) -> Result<(), kube::Error> {
+    if commands.is_empty() {
+        return Ok(());
     }
-    Ok(None)
+    let queue = api(ctx).get_opt(&key.name).await?;
+    for command in commands.iter().filter(|command| queue.as_ref().is_none_or(|queue| !is_for(command, queue))) {
+        act::remove(ctx, &**command).await?;
+    }
+    Ok(())
 }
 
 fn api(ctx: &Ctx) -> Api<Queue> {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use k8s_openapi::api::{
-    core::v1::{ConfigMap, Event, PersistentVolumeClaim, Pod, Secret, Service},
+    core::v1::{ConfigMap, Event, Namespace, PersistentVolumeClaim, Pod, Secret, Service},
     networking::v1::NetworkPolicy,
 };
 use kube::{
@@ -15,7 +15,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use parking_lot::Mutex;
-use ronde_api::{Command, Job, JobPhase, JobStatus, PodGroup, names};
+use ronde_api::{Command, Job, JobPhase, JobStatus, PodGroup, Queue, names};
 use ronde_control::pods::{is_deleted, phase};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -24,7 +24,7 @@ use crate::{
     chance::Chance,
     cluster::{Cluster, eventually},
     node::{self, Habits},
-    queues::admit_all,
+    queues::{admit_all, queue},
 };
 
 /// A cluster with a node on which pods run until somebody says that they have ended, and a job.
@@ -53,7 +53,24 @@ fn job(name: &str, spec: &Value) -> Job {
 
 impl Stage {
     async fn with(spec: Value) -> anyhow::Result<Self> {
-        let cluster = Cluster::start_batch(1).await?;
+        Self::on(Cluster::start_batch(1).await?, spec).await
+    }
+
+    /// On a cluster where nobody looks at a job before it is stored.
+    async fn without_admission(spec: Value) -> anyhow::Result<Self> {
+        let cluster = Cluster::start_batch(2).await?;
+        let meta = json!({"annotations": {names::GROUP_QUEUE: "team"}});
+        let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+        let patch = Patch::Merge(json!({"metadata": meta}));
+        namespaces.patch("default", &PatchParams::default(), &patch).await?;
+        let queues: Api<Queue> = Api::all(cluster.client.clone());
+        queues.create(&PostParams::default(), &queue("team")).await?;
+        // Every cache learns of it in its own time.
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        Self::on(cluster, spec).await
+    }
+
+    async fn on(cluster: Cluster, spec: Value) -> anyhow::Result<Self> {
         let node = node::start(&cluster.client, &cluster.clock, 7, Habits::default(), Box::new(|_| {})).await?;
         let admission = admit_all(&cluster.client);
         let jobs: Api<Job> = Api::default_namespaced(cluster.client.clone());
@@ -235,6 +252,37 @@ async fn scaling_tells_all_pods_of_the_new_ones() -> anyhow::Result<()> {
     let config = secrets.get("lm-ssh").await?.data.unwrap_or_default()["config"].0.clone();
     assert!(String::from_utf8(config)?.contains("Host lm-w-2\n"));
     assert_eq!(stage.key().await?, key, "those that run keep their key");
+    stage.stop().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn defaults_are_those_of_the_beginning_where_there_is_no_admission() -> anyhow::Result<()> {
+    let stage = Stage::without_admission(json!({"tasks": [task("w", 2, json!({}))]})).await?;
+    stage.becomes(JobPhase::Running).await?;
+    let spec = stage.jobs.get("lm").await?.spec;
+    assert_eq!((spec.min_available, spec.tasks[0].min_available), (2, Some(2)));
+    let uid = stage.jobs.get("lm").await?.uid().unwrap_or_default();
+    let groups: Api<PodGroup> = Api::default_namespaced(stage.client());
+    let group = async || Ok::<_, anyhow::Error>(groups.get(&names::pod_group("lm", &uid)).await?.spec);
+    assert_eq!(group().await?.queue, "team", "as the namespace says");
+    let namespaces: Api<Namespace> = Api::all(stage.client());
+    let none = Patch::Merge(json!({"metadata": {"annotations": {names::GROUP_QUEUE: null}}}));
+    namespaces.patch("default", &PatchParams::default(), &none).await?;
+    let change = async |least: i32, task: Value| {
+        let patch = Patch::Merge(json!({"spec": {"minAvailable": least, "tasks": [task]}}));
+        stage.jobs.patch("lm", &PatchParams::default(), &patch).await
+    };
+    change(2, task("w", 3, json!({"minAvailable": 2}))).await?;
+    eventually("the third pod runs", async || Ok(stage.status().await?.running == 3)).await?;
+    assert_eq!((group().await?.min_member, group().await?.queue.as_str()), (2, "team"));
+    change(0, task("w", 3, json!({"minAvailable": 0}))).await?;
+    eventually("who says 0 means it", async || Ok(group().await?.min_member == 0)).await?;
+    assert!(!reasons(&stage.client()).await?.contains("InvalidJob"));
+    change(0, task("w", 3, json!({"minAvailable": 0, "template": {"spec": {"containers": []}}}))).await?;
+    eventually("a change that no job can take is told", async || {
+        Ok(reasons(&stage.client()).await?.contains("InvalidJob"))
+    })
+    .await?;
     stage.stop().await
 }
 

@@ -14,7 +14,11 @@ use crate::{
 };
 
 async fn command(cluster: &Cluster, action: &str, name: &str) -> anyhow::Result<()> {
-    let target = json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": name, "uid": ""});
+    command_to(cluster, action, name, "").await
+}
+
+async fn command_to(cluster: &Cluster, action: &str, name: &str, uid: &str) -> anyhow::Result<()> {
+    let target = json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": name, "uid": uid});
     let meta = json!({"generateName": format!("{name}-")});
     let command: Command = serde_json::from_value(json!({"metadata": meta, "action": action, "target": target}))?;
     Api::<Command>::default_namespaced(cluster.client.clone()).create(&PostParams::default(), &command).await?;
@@ -50,6 +54,24 @@ async fn a_queue_closes_when_its_groups_have_gone_and_those_below_follow() -> an
     eventually("nothing is left of it", is_unmarked).await?;
     let commands: Api<Command> = Api::default_namespaced(cluster.client.clone());
     assert!(commands.list(&kube::api::ListParams::default()).await?.items.is_empty());
+    cluster.stop().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_for_an_earlier_queue_of_the_name_is_dropped() -> anyhow::Result<()> {
+    let cluster = Cluster::start_batch(1).await?;
+    let queues: Api<Queue> = Api::all(cluster.client.clone());
+    queues.create(&PostParams::default(), &queue("team")).await?;
+    become_state(&queues, "team", QueueState::Open).await?;
+    command_to(&cluster, "CloseQueue", "team", "of-another").await?;
+    let commands: Api<Command> = Api::default_namespaced(cluster.client.clone());
+    let is_dropped = async || Ok(commands.list(&kube::api::ListParams::default()).await?.items.is_empty());
+    eventually("the command is gone", is_dropped).await?;
+    assert_eq!(queues.get("team").await?.status.and_then(|status| status.state), Some(QueueState::Open));
+    let uid = queues.get("team").await?.uid().unwrap_or_default();
+    command_to(&cluster, "CloseQueue", "team", &uid).await?;
+    become_state(&queues, "team", QueueState::Closed).await?;
     cluster.stop().await;
     Ok(())
 }

@@ -194,7 +194,7 @@ fn what_has_no_effect_is_told() {
         warnings(&queue),
         [
             "spec.type: is kept and shown; nothing else reads it",
-            "spec.extendClusters: pods are labelled for forwarding; jobs are not sent to other clusters",
+            "spec.extendClusters: pods of jobs are marked for forwarding; nothing here sends them to other clusters",
         ]
     );
 }

@@ -1,8 +1,15 @@
 //! How jobs begin, run, restart, wait and end.
 
+use kube::ResourceExt as _;
+use ronde_api::JobPhase;
 use serde_json::{Value, json};
 
-use crate::vcjob::fixtures::{World, task};
+use crate::vcjob::{
+    fixtures::{World, task},
+    memory::Memory,
+    observed::Observed,
+    plan::plan,
+};
 
 fn play(spec: Value, script: &str) -> World {
     let mut world = World::new(spec);
@@ -316,7 +323,61 @@ fn a_job_that_is_wrong_is_refused_until_it_is_not() {
     );
     assert!(world.group.is_none() && world.news.len() == 1);
     assert_eq!(world.look_again().map(|wait| wait.as_secs()), Some(10));
+    world.play("cmd:AbortJob");
+    assert!(world.commands.is_empty(), "nobody waits for it");
+    let told = world.news.last().map(|news| news.message.as_str());
+    assert_eq!(told, Some("Command AbortJob has no effect on a job that is invalid"));
     world.faults.clear();
     world.play("run");
     assert_eq!(world.phases.join(" "), "Pending Running");
+}
+
+#[test]
+fn what_has_no_effect_and_what_may_not_change_is_told_once() {
+    let mut spec = gang(2);
+    (spec["minSuccess"], spec["queue"]) = (json!(9), json!("default"));
+    let mut world = World::new(spec);
+    world.play("run run");
+    let told = |world: &mut World| {
+        let news = std::mem::take(&mut world.news).into_iter().filter(|news| news.is_warning);
+        news.map(|news| format!("{}: {}", news.reason, news.message)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&mut world), ["JobWarning: spec.minSuccess: 9 pods cannot succeed: the job has 2"]);
+    world.play("scale:w=3 run");
+    assert_eq!(told(&mut world), [""; 0], "replicas may change");
+    let spec = &mut world.job.spec;
+    spec.tasks[0].template.metadata.get_or_insert_default().generate_name = Some("other".to_owned());
+    spec.tasks[0].depends_on = serde_json::from_value(json!({"name": ["w"]})).expect("it depends on itself");
+    spec.volumes = serde_json::from_value(json!([{"mountPath": "/d", "volumeClaimName": "d"}])).expect("volumes");
+    world.job.metadata.generation = Some(9);
+    world.play("claim:d");
+    let faults = told(&mut world);
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    for part in [
+        "InvalidJob: spec.volumes: may not change after creation",
+        "spec.tasks[0]: only replicas and minAvailable may change after creation",
+        "dependsOn",
+    ] {
+        assert!(faults[0].contains(part), "{part}: {faults:?}");
+    }
+    world.job.metadata.generation = Some(10);
+    world.play("");
+    let again = told(&mut world).join(" ");
+    assert!(!again.contains("may not change") && again.contains("dependsOn"), "{again}");
+}
+
+#[test]
+fn pods_of_a_queue_that_extends_to_other_clusters_are_marked() {
+    let mut world = World::new(gang(1));
+    world.play("");
+    world.pods.clear();
+    let memory = Memory::read(&world.status(), &world.job.spec);
+    let label = |seen: &Observed<'_>| {
+        let made = plan(seen, &memory, JobPhase::Pending).create.remove(0);
+        made.labels().get("volcano.sh/job-forwarding").cloned()
+    };
+    let mut seen = world.observe();
+    assert_eq!(label(&seen), None);
+    seen.is_forwarded = true;
+    assert_eq!(label(&seen).as_deref(), Some("true"));
 }

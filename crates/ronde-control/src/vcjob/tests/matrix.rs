@@ -78,13 +78,24 @@ fn cause(world: &mut World, event: Event) {
     }
 }
 
+/// Brings a job with a policy to where it waits for the end of one pod that is restarted, while the others run.
+fn world_in_restart(policy: &Value) -> World {
+    let master = task("m", 1, json!({"policies": [{"exitCode": 77, "action": "RestartTask"}]}));
+    let worker = task("w", 2, json!({"maxRetry": 3}));
+    let mut world = World::new(json!({"maxRetry": 3, "policies": [policy], "tasks": [master, worker]}));
+    world.play("run fail:m-0=77");
+    assert_eq!(world.phases.last().map(String::as_str), Some("Restarting"));
+    world
+}
+
 /// Tells what a policy does to a job in a phase, and that it does so once.
 fn answered(phase: JobPhase, event: Event, action: Action) -> String {
     let mut policy = json!({"event": event.as_str(), "action": action.as_str()});
     if event == Event::PodPending {
         policy["timeout"] = json!("60s");
     }
-    let mut world = world_in(phase, &policy);
+    let is_restart = phase == JobPhase::Restarting;
+    let mut world = if is_restart { world_in_restart(&policy) } else { world_in(phase, &policy) };
     let before = world.phases.len();
     cause(&mut world, event);
     world.work();
@@ -103,66 +114,68 @@ fn every_event_with_every_action_while_a_job_lives() {
         for action in Action::ALL.iter().filter(|action| action.is_for_users()) {
             let pending = answered(JobPhase::Pending, *event, *action);
             let running = answered(JobPhase::Running, *event, *action);
-            shown.push_str(&format!("{event:<14}{action:<17} Pending:{pending} Running:{running}\n"));
+            let restarting = answered(JobPhase::Restarting, *event, *action);
+            let phases = format!("Pending:{pending} Running:{running} Restarting:{restarting}");
+            shown.push_str(&format!("{event:<14}{action:<17} {phases}\n"));
         }
     }
     insta::assert_snapshot!(shown, @r"
-    PodFailed     AbortJob          Pending:Aborting Running:Aborting
-    PodFailed     RestartJob        Pending:Restarting+1 Running:Restarting+1
-    PodFailed     RestartTask       Pending:Restarting+1 Running:Restarting+1
-    PodFailed     RestartPod        Pending:Restarting>Pending+1 Running:Restarting>Pending>Running+1
-    PodFailed     RestartPartition  Pending:Restarting>Pending+1 Running:Restarting>Pending>Running+1
-    PodFailed     TerminateJob      Pending:Terminating Running:Terminating
-    PodFailed     CompleteJob       Pending:Completing Running:Completing
-    PodFailed     ResumeJob         Pending:- Running:-
-    PodEvicted    AbortJob          Pending:Aborting Running:Aborting
-    PodEvicted    RestartJob        Pending:Restarting+1 Running:Restarting+1
-    PodEvicted    RestartTask       Pending:Restarting+1 Running:Restarting+1
-    PodEvicted    RestartPod        Pending:Restarting>Pending+1 Running:Restarting>Pending>Running+1
-    PodEvicted    RestartPartition  Pending:Restarting>Pending+1 Running:Restarting>Pending>Running+1
-    PodEvicted    TerminateJob      Pending:Terminating Running:Terminating
-    PodEvicted    CompleteJob       Pending:Completing Running:Completing
-    PodEvicted    ResumeJob         Pending:- Running:-
-    PodPending    AbortJob          Pending:Aborting Running:-
-    PodPending    RestartJob        Pending:Restarting+1 Running:-
-    PodPending    RestartTask       Pending:Restarting+1 Running:-
-    PodPending    RestartPod        Pending:Restarting+1 Running:-
-    PodPending    RestartPartition  Pending:Restarting+1 Running:-
-    PodPending    TerminateJob      Pending:Terminating Running:-
-    PodPending    CompleteJob       Pending:Completing Running:-
-    PodPending    ResumeJob         Pending:- Running:-
-    Unknown       AbortJob          Pending:Aborting Running:Aborting
-    Unknown       RestartJob        Pending:Restarting+1 Running:Restarting+1
-    Unknown       RestartTask       Pending:- Running:-
-    Unknown       RestartPod        Pending:- Running:-
-    Unknown       RestartPartition  Pending:- Running:-
-    Unknown       TerminateJob      Pending:Terminating Running:Terminating
-    Unknown       CompleteJob       Pending:Completing Running:Completing
-    Unknown       ResumeJob         Pending:- Running:-
-    TaskCompleted AbortJob          Pending:Aborting Running:Aborting
-    TaskCompleted RestartJob        Pending:Restarting+1 Running:Restarting+1
-    TaskCompleted RestartTask       Pending:Restarting>Pending+1 Running:Restarting>Pending>Running+1
-    TaskCompleted RestartPod        Pending:Restarting>Pending+1 Running:Restarting>Pending>Running+1
-    TaskCompleted RestartPartition  Pending:Restarting>Pending+1 Running:Restarting>Pending>Running+1
-    TaskCompleted TerminateJob      Pending:Terminating Running:Terminating
-    TaskCompleted CompleteJob       Pending:Completing Running:Completing
-    TaskCompleted ResumeJob         Pending:Running Running:-
-    TaskFailed    AbortJob          Pending:Aborting Running:Aborting
-    TaskFailed    RestartJob        Pending:Restarting+1 Running:Restarting+1
-    TaskFailed    RestartTask       Pending:Restarting+1 Running:Restarting+1
-    TaskFailed    RestartPod        Pending:Restarting+1 Running:Restarting+1
-    TaskFailed    RestartPartition  Pending:Restarting+1 Running:Restarting+1
-    TaskFailed    TerminateJob      Pending:Terminating Running:Terminating
-    TaskFailed    CompleteJob       Pending:Completing Running:Completing
-    TaskFailed    ResumeJob         Pending:- Running:-
-    JobUpdated    AbortJob          Pending:Aborting Running:Aborting
-    JobUpdated    RestartJob        Pending:Restarting+1 Running:Restarting+1
-    JobUpdated    RestartTask       Pending:- Running:-
-    JobUpdated    RestartPod        Pending:- Running:-
-    JobUpdated    RestartPartition  Pending:- Running:-
-    JobUpdated    TerminateJob      Pending:Terminating Running:Terminating
-    JobUpdated    CompleteJob       Pending:Completing Running:Completing
-    JobUpdated    ResumeJob         Pending:- Running:-
+    PodFailed     AbortJob          Pending:Aborting Running:Aborting Restarting:Aborting+1
+    PodFailed     RestartJob        Pending:Restarting+1 Running:Restarting+1 Restarting:-+1
+    PodFailed     RestartTask       Pending:Restarting+1 Running:Restarting+1 Restarting:-+1
+    PodFailed     RestartPod        Pending:Restarting>Pending+1 Running:Restarting>Pending>Running+1 Restarting:-+1
+    PodFailed     RestartPartition  Pending:Restarting>Pending+1 Running:Restarting>Pending>Running+1 Restarting:-+1
+    PodFailed     TerminateJob      Pending:Terminating Running:Terminating Restarting:Terminating+1
+    PodFailed     CompleteJob       Pending:Completing Running:Completing Restarting:Completing+1
+    PodFailed     ResumeJob         Pending:- Running:- Restarting:-+1
+    PodEvicted    AbortJob          Pending:Aborting Running:Aborting Restarting:Aborting+1
+    PodEvicted    RestartJob        Pending:Restarting+1 Running:Restarting+1 Restarting:-+1
+    PodEvicted    RestartTask       Pending:Restarting+1 Running:Restarting+1 Restarting:-+1
+    PodEvicted    RestartPod        Pending:Restarting>Pending+1 Running:Restarting>Pending>Running+1 Restarting:-+1
+    PodEvicted    RestartPartition  Pending:Restarting>Pending+1 Running:Restarting>Pending>Running+1 Restarting:-+1
+    PodEvicted    TerminateJob      Pending:Terminating Running:Terminating Restarting:Terminating+1
+    PodEvicted    CompleteJob       Pending:Completing Running:Completing Restarting:Completing+1
+    PodEvicted    ResumeJob         Pending:- Running:- Restarting:-+1
+    PodPending    AbortJob          Pending:Aborting Running:- Restarting:-+1
+    PodPending    RestartJob        Pending:Restarting+1 Running:- Restarting:-+1
+    PodPending    RestartTask       Pending:Restarting+1 Running:- Restarting:-+1
+    PodPending    RestartPod        Pending:Restarting+1 Running:- Restarting:-+1
+    PodPending    RestartPartition  Pending:Restarting+1 Running:- Restarting:-+1
+    PodPending    TerminateJob      Pending:Terminating Running:- Restarting:-+1
+    PodPending    CompleteJob       Pending:Completing Running:- Restarting:-+1
+    PodPending    ResumeJob         Pending:- Running:- Restarting:-+1
+    Unknown       AbortJob          Pending:Aborting Running:Aborting Restarting:Aborting+1
+    Unknown       RestartJob        Pending:Restarting+1 Running:Restarting+1 Restarting:-+1
+    Unknown       RestartTask       Pending:- Running:- Restarting:-+1
+    Unknown       RestartPod        Pending:- Running:- Restarting:-+1
+    Unknown       RestartPartition  Pending:- Running:- Restarting:-+1
+    Unknown       TerminateJob      Pending:Terminating Running:Terminating Restarting:Terminating+1
+    Unknown       CompleteJob       Pending:Completing Running:Completing Restarting:Completing+1
+    Unknown       ResumeJob         Pending:- Running:- Restarting:-+1
+    TaskCompleted AbortJob          Pending:Aborting Running:Aborting Restarting:-+1
+    TaskCompleted RestartJob        Pending:Restarting+1 Running:Restarting+1 Restarting:-+1
+    TaskCompleted RestartTask       Pending:Restarting>Pending+1 Running:Restarting>Pending>Running+1 Restarting:-+1
+    TaskCompleted RestartPod        Pending:Restarting>Pending+1 Running:Restarting>Pending>Running+1 Restarting:-+1
+    TaskCompleted RestartPartition  Pending:Restarting>Pending+1 Running:Restarting>Pending>Running+1 Restarting:-+1
+    TaskCompleted TerminateJob      Pending:Terminating Running:Terminating Restarting:-+1
+    TaskCompleted CompleteJob       Pending:Completing Running:Completing Restarting:-+1
+    TaskCompleted ResumeJob         Pending:Running Running:- Restarting:-+1
+    TaskFailed    AbortJob          Pending:Aborting Running:Aborting Restarting:Aborting+1
+    TaskFailed    RestartJob        Pending:Restarting+1 Running:Restarting+1 Restarting:-+1
+    TaskFailed    RestartTask       Pending:Restarting+1 Running:Restarting+1 Restarting:-+1
+    TaskFailed    RestartPod        Pending:Restarting+1 Running:Restarting+1 Restarting:-+1
+    TaskFailed    RestartPartition  Pending:Restarting+1 Running:Restarting+1 Restarting:-+1
+    TaskFailed    TerminateJob      Pending:Terminating Running:Terminating Restarting:Terminating+1
+    TaskFailed    CompleteJob       Pending:Completing Running:Completing Restarting:Completing+1
+    TaskFailed    ResumeJob         Pending:- Running:- Restarting:-+1
+    JobUpdated    AbortJob          Pending:Aborting Running:Aborting Restarting:Aborting+1
+    JobUpdated    RestartJob        Pending:Restarting+1 Running:Restarting+1 Restarting:-+1
+    JobUpdated    RestartTask       Pending:- Running:- Restarting:-+1
+    JobUpdated    RestartPod        Pending:- Running:- Restarting:-+1
+    JobUpdated    RestartPartition  Pending:- Running:- Restarting:-+1
+    JobUpdated    TerminateJob      Pending:Terminating Running:Terminating Restarting:Terminating+1
+    JobUpdated    CompleteJob       Pending:Completing Running:Completing Restarting:Completing+1
+    JobUpdated    ResumeJob         Pending:- Running:- Restarting:-+1
     ");
 }
 
