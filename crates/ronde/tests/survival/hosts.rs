@@ -133,7 +133,7 @@ impl Hosts {
             let mut command = Command::new("ip");
             command.args(["netns", "exec", self.network.name(host), "cat", "/proc/net/tcp", "/proc/net/tcp6"]);
             let sockets = String::from_utf8(command.output().unwrap().stdout).unwrap();
-            let port = format!(":{:04X} ", PORT);
+            let port = format!(":{PORT:04X} ");
             // State 0A: it listens.
             sockets.lines().any(|line| line.contains(&port) && line.contains(" 0A ")).then_some(())
         };
