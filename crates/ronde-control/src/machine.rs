@@ -30,6 +30,7 @@ pub struct Options {
     pub keys: KeySource,
     /// Where the program comes from that runs in the pods of training jobs.
     pub agent: AgentSettings,
+    pub scheduler: Scheduler,
 }
 
 /// Adds the controllers of a bare machine to a runner, and makes sure that our kinds and a class for claims are there,
@@ -49,6 +50,6 @@ pub async fn runner(options: Options) -> Result<Runner, kube::Error> {
         .add(PodGc::default())
         .add(Disruption)
         .add(options.volumes);
-    batch::add(&mut runner, options.keys, options.agent, Scheduler::for_machine());
+    batch::add(&mut runner, options.keys, options.agent, options.scheduler);
     Ok(runner)
 }

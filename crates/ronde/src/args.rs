@@ -13,6 +13,7 @@ use std::{
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use ronde_apiserver::quantity::Quantity;
+use ronde_control::scheduling::Scheduler;
 
 pub use self::{
     agent::{AgentArgs, AgentVerb, RshArgs},
@@ -168,6 +169,9 @@ pub struct UpArgs {
     #[command(flatten)]
     pub node: NodeArgs,
 
+    #[command(flatten)]
+    pub placing: PlacingArgs,
+
     /// Go on in the background once it is ready; the log is DIR/ronde.log.
     #[arg(short, long)]
     pub detach: bool,
@@ -175,6 +179,27 @@ pub struct UpArgs {
     /// This is the background process of `--detach`.
     #[arg(long, hide = true, conflicts_with = "detach")]
     pub detached: bool,
+}
+
+/// How pods find their nodes.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct PlacingArgs {
+    /// Label of nodes that names a part of the network. May be repeated, the closest part first.
+    #[arg(long = "topology-label", value_name = "LABEL")]
+    pub topology_labels: Vec<String>,
+
+    /// Fill nodes one after the other also with pods that ask for no devices; those with devices always do.
+    #[arg(long)]
+    pub pack: bool,
+}
+
+impl PlacingArgs {
+    /// Returns a scheduler that places as it is said here.
+    pub fn tell(&self, mut scheduler: Scheduler) -> Scheduler {
+        scheduler.tier_labels.clone_from(&self.topology_labels);
+        scheduler.policy.packs = self.pack;
+        scheduler
+    }
 }
 
 /// How the machine appears as nodes.
@@ -343,9 +368,8 @@ pub struct OperatorArgs {
     #[arg(long = "scheduler-name", value_name = "NAME", default_values = ["volcano", "ronde"])]
     pub scheduler_names: Vec<String>,
 
-    /// Label of nodes that names a part of the network. May be repeated, the closest part first.
-    #[arg(long = "topology-label", value_name = "LABEL")]
-    pub topology_labels: Vec<String>,
+    #[command(flatten)]
+    pub placing: PlacingArgs,
 
     /// Image with `ronde`, from which the pods of training jobs get it [default: their own image].
     #[arg(long, value_name = "IMAGE")]

@@ -104,11 +104,8 @@ pub fn run(args: &OperatorArgs, context: &Context) -> Outcome {
 }
 
 fn scheduler(args: &OperatorArgs) -> Scheduler {
-    Scheduler {
-        schedulers: args.scheduler_names.iter().cloned().collect(),
-        tier_labels: args.topology_labels.clone(),
-        ..Scheduler::for_cluster()
-    }
+    let schedulers = args.scheduler_names.iter().cloned().collect();
+    args.placing.tell(Scheduler { schedulers, ..Scheduler::for_cluster() })
 }
 
 fn say(printer: Printer, names: &str, news: &News<'_>) {

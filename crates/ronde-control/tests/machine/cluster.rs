@@ -127,6 +127,7 @@ impl Cluster {
             volumes: VolumeClaims { root: PathBuf::from(ROOT), remove: Arc::new(remove) },
             keys: KeySource::real(),
             agent: AgentSettings::default(),
+            scheduler: Scheduler::for_machine(),
         };
         Ok(Running::start(machine::runner(options).await?))
     }

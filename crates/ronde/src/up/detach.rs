@@ -18,7 +18,7 @@ use rustix::{
 
 use crate::{
     Context,
-    args::{IsolationArg, NodeArgs, UpArgs},
+    args::{IsolationArg, NodeArgs, PlacingArgs, UpArgs},
     failure::{Answer, Blame, Failure, Outcome},
 };
 
@@ -91,7 +91,7 @@ fn spawn(args: &UpArgs, context: &Context) -> io::Result<Child> {
     if let Some(kubeconfig) = &args.kubeconfig {
         command.arg("--kubeconfig").arg(kubeconfig);
     }
-    command.args(node_args(&args.node));
+    command.args(node_args(&args.node)).args(placing_args(&args.placing));
     if context.printer.quiet {
         command.arg("--quiet");
     }
@@ -113,6 +113,11 @@ fn node_args(node: &NodeArgs) -> Vec<String> {
     optional("--memory", node.memory.map(|memory| memory.to_string()));
     optional("--gpus", node.gpus.map(|gpus| gpus.to_string()));
     args
+}
+
+fn placing_args(placing: &PlacingArgs) -> Vec<String> {
+    let labels = placing.topology_labels.iter().map(|label| format!("--topology-label={label}"));
+    labels.chain(placing.pack.then(|| "--pack".to_owned())).collect()
 }
 
 enum Ready {

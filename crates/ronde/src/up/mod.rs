@@ -116,7 +116,7 @@ pub fn run(args: &UpArgs, context: &Context) -> Outcome {
         let _inside = runtime.enter();
         signals::stop_token(args.detached, context.printer).map_err(|source| UpError::Signals { source })?
     };
-    let cluster = node::start(&runtime, prepared, &server, &stop)?;
+    let cluster = node::start(&runtime, (prepared, &args.placing), &server, &stop)?;
     let access = access(&server, &plan);
     let added = publish(&mut plan, &server, &access)?;
     let serving = runtime.spawn(server.serve(stop.clone()));

@@ -11,6 +11,7 @@ use ronde_control::{
     pods::orphans::Orphans,
     replicaset::ReplicaSets,
     runner::{Clock, Runner},
+    scheduling::Scheduler,
     statefulset::StatefulSets,
     vcjob::objects::KeySource,
     volumeclaims::VolumeClaims,
@@ -31,7 +32,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Context,
-    args::{IsolationArg, NodeArgs, UpArgs},
+    args::{IsolationArg, NodeArgs, PlacingArgs, UpArgs},
     data_dir::DataDir,
     failure::{Blame, Failure},
     printer::Printer,
@@ -150,7 +151,7 @@ fn division(args: &NodeArgs) -> Division {
 /// Starts the node and the controllers.
 pub fn start(
     runtime: &Runtime,
-    prepared: Option<Prepared>,
+    (prepared, placing): (Option<Prepared>, &PlacingArgs),
     server: &Server,
     stop: &CancellationToken,
 ) -> Result<Cluster, NodeError> {
@@ -165,16 +166,27 @@ pub fn start(
     let started = runtime.block_on(start).map_err(|source| NodeError::Start { source })?;
     let Started { names, isolation, missing, door, node, agent } = started;
     server.connect_nodes(door);
-    let runner = runtime.block_on(controllers(client, &node.folder, agent));
+    let scheduler = placing.tell(Scheduler::for_machine());
+    let runner = runtime.block_on(controllers(client, &node.folder, agent, scheduler));
     let runner = runner.map_err(|source| NodeError::Controllers { source: Box::new(source) })?;
     tasks.spawn(runner.run(stop.clone()));
     Ok(Cluster { started: Some(About { names, isolation, missing, node }), tasks })
 }
 
-async fn controllers(client: kube::Client, folder: &Path, agent: NodeAgent) -> Result<Runner, kube::Error> {
-    let volumes = VolumeClaims { root: folder.join("volumes"), remove: Arc::new(remove_directory) };
-    let options =
-        machine::Options { client, clock: Clock::real(), volumes, keys: KeySource::real(), agent: agent_settings() };
+async fn controllers(
+    client: kube::Client,
+    folder: &Path,
+    agent: NodeAgent,
+    scheduler: Scheduler,
+) -> Result<Runner, kube::Error> {
+    let options = machine::Options {
+        client,
+        clock: Clock::real(),
+        volumes: VolumeClaims { root: folder.join("volumes"), remove: Arc::new(remove_directory) },
+        keys: KeySource::real(),
+        agent: agent_settings(),
+        scheduler,
+    };
     let mut runner = machine::runner(options).await?;
     runner.add(ReplicaSets).add(Deployments).add(StatefulSets);
     runner.add(Jobs).add(Orphans::<k8s_openapi::api::batch::v1::Job>::default()).add(TtlAfterFinished).add(agent);

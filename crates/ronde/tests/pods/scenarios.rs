@@ -68,6 +68,11 @@ fn any_change_of_the_chart_is_an_upgrade() {
 }
 
 #[test]
+fn faults() {
+    check("faults");
+}
+
+#[test]
 fn gang() {
     check("gang");
 }
@@ -94,7 +99,7 @@ fn training_job() {
 fn every_scenario_is_run() {
     assert_eq!(
         transcript::names_in(&directory().join("scenarios")),
-        ["chart", "chart_host_network", "chart_of_version_1", "gang", "policies", "queues", "training_job"]
+        ["chart", "chart_host_network", "chart_of_version_1", "faults", "gang", "policies", "queues", "training_job"]
     );
 }
 
