@@ -12,6 +12,8 @@ use super::*;
 use crate::net::dns::{read_framed, write_framed};
 
 const WEB: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 20);
+/// After so long without an answer a datagram is sent again, as every client does.
+const AGAIN: Duration = Duration::from_millis(200);
 
 fn web() -> Value {
     json!({"clusterIP": WEB, "ports": [{"port": 80, "protocol": "TCP"}]})
@@ -109,10 +111,10 @@ async fn a_service_of_datagrams_is_reached_by_its_address() {
     socket.connect((WEB, 53)).await.unwrap();
     let mut buffer = [0; 64];
     let exchange = async {
-        // Before the proxy is there, the kernel says that nobody listens.
+        // Before the proxy is there, the kernel says that nobody listens, or a datagram is lost without a word.
         loop {
             let _ = socket.send(b"ping").await;
-            if let Ok(length) = socket.recv(&mut buffer).await {
+            if let Ok(Ok(length)) = timeout(AGAIN, socket.recv(&mut buffer)).await {
                 return length;
             }
         }
