@@ -107,6 +107,12 @@ impl Link {
         let _ = self.guard.shutdown(Shutdown::Write);
     }
 
+    /// Whether the peer has said that it leaves in good order; it can still be heard from [`Self::last_words`].
+    pub(crate) fn has_left(&self) -> bool {
+        let mut rank = [0; 8];
+        matches!(self.guard.peek(&mut rank), Ok(8)) && rank == [0; 8]
+    }
+
     /// What the peer said when it hung up, if it did.
     pub(crate) fn last_words(&self) -> Option<Farewell> {
         self.guard.set_nonblocking(false).ok()?;

@@ -42,6 +42,8 @@ const TRIES: u32 = 50;
 const NAP: Duration = Duration::from_millis(50);
 /// The same while shared memory is awaited too, which does not wake a poll.
 const NAP_MIXED: Duration = Duration::from_micros(200);
+/// How long data may be overtaken by a goodbye: as long as an unacknowledged word counts as no loss.
+const OVERTAKEN_MAX: Timespec = Timespec { tv_sec: 4, tv_nsec: 0 };
 
 /// How a member is reached.
 #[derive(Debug)]
@@ -227,7 +229,7 @@ impl Wire {
     }
 
     /// Sleeps until one of the sockets can be used; tells whether none can. Fails if a guard has something to say
-    /// and the data has nothing: then nothing more will come.
+    /// and the data has nothing, and nothing more will come.
     fn poll(&self, fds: &[(usize, BorrowedFd<'_>, PollFlags)], nap: Duration) -> Result<bool> {
         let mut polled: Vec<PollFd<'_>> =
             fds.iter().map(|(_, fd, events)| PollFd::from_borrowed_fd(*fd, *events)).collect();
@@ -237,9 +239,18 @@ impl Wire {
         let is_up = |index: usize| !polled[index].revents().is_empty();
         let guards = (1..polled.len()).step_by(2);
         match guards.into_iter().find(|guard| is_up(*guard) && !is_up(guard - 1)) {
+            Some(guard) if self.is_overtaken(&fds[guard - 1]) => Ok(false),
             Some(guard) => Err(self.lost(fds[guard].0, &failure(fds[guard].1))),
             None => Ok(ready == 0),
         }
+    }
+
+    /// Whether data comes after all from a peer that has said goodbye: it has sent everything before, but where packets
+    /// are lost the goodbye is faster. The end of the stream counts too: who reads it knows that there is no more.
+    fn is_overtaken(&self, (peer, stream, events): &(usize, BorrowedFd<'_>, PollFlags)) -> bool {
+        let has_left = matches!(&self.ways[*peer], Way::Tcp(link) if link.has_left());
+        let mut polled = [PollFd::from_borrowed_fd(*stream, *events)];
+        *events == PollFlags::IN && has_left && !matches!(poll(&mut polled, Some(&OVERTAKEN_MAX)), Ok(0))
     }
 
     /// Whether a peer has begun to say something that nobody has asked for yet.
@@ -298,5 +309,57 @@ fn failure(guard: BorrowedFd<'_>) -> io::Error {
     match rustix::net::sockopt::socket_error(guard) {
         Ok(Err(error)) => error.into(),
         _ => io::ErrorKind::UnexpectedEof.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{TcpListener, TcpStream},
+        thread,
+        time::Duration,
+    };
+
+    use super::*;
+
+    /// Both ends of a pair, with one stream for data.
+    fn pair() -> (Link, Link) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || {
+            let called = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (called, listener.accept().unwrap().0)
+        };
+        let (own, other): (Vec<TcpStream>, Vec<TcpStream>) = [connect(), connect()].into_iter().unzip();
+        (Link::new(own).unwrap(), Link::new(other).unwrap())
+    }
+
+    /// What comes of the wait for a few bytes of the only peer, rank 7.
+    fn receive(link: Link) -> Result<Vec<u8>> {
+        let ways = vec![Way::Own, Way::Tcp(link)];
+        let ranks = vec![Rank(3), Rank(7)];
+        let wire = Wire { ways, ranks, shm: None, callers: Arc::default(), is_roomy: false };
+        let mut bytes = vec![0; 5];
+        wire.exchange(vec![Message::Receive { from: 1, bytes: &mut bytes }]).map(|()| bytes)
+    }
+
+    #[test]
+    fn a_goodbye_that_is_faster_than_the_data_before_it_ends_nothing() {
+        let (own, other) = pair();
+        let peer = thread::spawn(move || {
+            other.say(Farewell::Left);
+            // As long as TCP takes to send a lost packet again.
+            thread::sleep(Duration::from_millis(300));
+            assert_eq!(other.send(0, b"hello").unwrap(), 5);
+        });
+        assert_eq!(receive(own).unwrap(), b"hello");
+        peer.join().unwrap();
+    }
+
+    #[test]
+    fn a_peer_that_leaves_without_a_word_more_is_not_awaited() {
+        let (own, other) = pair();
+        other.say(Farewell::Left);
+        drop(other);
+        assert!(matches!(receive(own), Err(Error::Shutdown(Some(Rank(7))))));
     }
 }
