@@ -110,16 +110,15 @@ fn call_any(calls: &Calls, callee: &Callee) -> io::Result<(TcpStream, SocketAddr
     let mut wrong: Vec<IpAddr> = Vec::new();
     loop {
         calls.check()?;
-        let connected = dial(&addresses, callee.port, calls.deadline)?;
-        if connected.is_empty() {
-            wrong.clear();
-        }
-        for (mut stream, address) in connected {
-            match introduce(calls, callee.member, &mut stream, 0) {
-                Ok(()) => return Ok((stream, address)),
-                Err(error) => last = error,
+        match dial(&addresses, callee.port, calls.deadline)? {
+            Some((mut stream, address)) => {
+                match introduce(calls, callee.member, &mut stream, 0) {
+                    Ok(()) => return Ok((stream, address)),
+                    Err(error) => last = error,
+                }
+                wrong.push(address.ip());
             }
-            wrong.push(address.ip());
+            None => wrong.clear(),
         }
         if clock::now() >= calls.deadline {
             let addresses: Vec<String> = callee.addresses.iter().map(ToString::to_string).collect();
@@ -131,8 +130,9 @@ fn call_any(calls: &Calls, callee: &Callee) -> io::Result<(TcpStream, SocketAddr
     }
 }
 
-/// Returns the connections that could be made within a second, the quickest first.
-fn dial(addresses: &[IpAddr], port: u16, deadline: Instant) -> io::Result<Vec<(TcpStream, SocketAddr)>> {
+/// Returns the quickest connection, if one could be made within a second. The others are hung up on: who is called waits
+/// for our first word, and we may wait long for that of somebody who has enough callers.
+fn dial(addresses: &[IpAddr], port: u16, deadline: Instant) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     let mut open: Vec<(OwnedFd, SocketAddr)> = Vec::new();
     for address in addresses {
         let address = SocketAddr::new(*address, port);
@@ -145,16 +145,13 @@ fn dial(addresses: &[IpAddr], port: u16, deadline: Instant) -> io::Result<Vec<(T
         let ready = wait_for(&open, limit.saturating_duration_since(clock::now()))?;
         let (done, waiting): (Vec<_>, Vec<_>) = open.into_iter().zip(ready).partition(|(_, ready)| *ready);
         open = waiting.into_iter().map(|(each, _)| each).collect();
-        let connected: Vec<(TcpStream, SocketAddr)> = done
-            .into_iter()
-            .filter(|((fd, _), _)| matches!(rustix::net::sockopt::socket_error(fd), Ok(Ok(()))))
-            .map(|((fd, address), _)| (TcpStream::from(fd), address))
-            .collect();
-        if !connected.is_empty() {
-            return Ok(connected);
+        let is_connected = |fd: &OwnedFd| matches!(rustix::net::sockopt::socket_error(fd), Ok(Ok(())));
+        let mut connected = done.into_iter().map(|(each, _)| each).filter(|(fd, _)| is_connected(fd));
+        if let Some((fd, address)) = connected.next() {
+            return Ok(Some((TcpStream::from(fd), address)));
         }
     }
-    Ok(Vec::new())
+    Ok(None)
 }
 
 fn start(address: SocketAddr) -> Option<OwnedFd> {
