@@ -30,6 +30,8 @@ pub struct Job {
     child: Child,
     heard: Arc<Mutex<Heard>>,
     readers: Vec<thread::JoinHandle<()>>,
+    /// From this step on the training may end at any moment.
+    nearly_done: u64,
 }
 
 /// What is known of a job from its output.
@@ -72,7 +74,7 @@ impl Job {
         let streams: [Box<dyn Read + Send>; 2] =
             [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
         let readers = streams.map(|stream| listen(stream, Arc::clone(&heard))).into();
-        Self { child, heard, readers }
+        Self { child, heard, readers, nearly_done: training.nearly_done() }
     }
 
     pub fn pid(&self) -> u32 {
@@ -89,9 +91,9 @@ impl Job {
         workers.into_iter().filter(|worker| is_alive(worker.pid)).collect()
     }
 
-    /// The last step that was done.
-    pub fn step(&self) -> u64 {
-        self.heard.lock().unwrap().step
+    /// Whether the training may end at any moment, or has.
+    pub fn is_nearly_done(&self) -> bool {
+        self.heard.lock().unwrap().step >= self.nearly_done
     }
 
     pub fn kill(mut self) {

@@ -76,7 +76,7 @@ fn survive(way: Way, kind: Kind) {
     let mut job = Job::start(&hosts, &training);
     let mut fire = Fire::new(Dice::new(seed));
     let begun = now();
-    while begun.elapsed() < Duration::from_secs(seconds) && !training.is_nearly_done(job.step()) {
+    while begun.elapsed() < Duration::from_secs(seconds) && !job.is_nearly_done() {
         fire.volley(&mut hosts, &mut job);
     }
     hosts.revive();

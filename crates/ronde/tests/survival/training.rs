@@ -26,7 +26,7 @@ pub struct Training {
     python: PathBuf,
     packages: String,
     /// Steps of the one, epochs of the other.
-    pub length: u64,
+    length: u64,
 }
 
 impl Training {
@@ -37,7 +37,7 @@ impl Training {
             return None;
         };
         let length = match kind {
-            Kind::NumPy => 60 + 30 * seconds,
+            Kind::NumPy => 120 + 30 * seconds,
             Kind::PyTorch => 30 + seconds / 2,
         };
         let training = Self { kind, python: python.into(), packages, length };
@@ -73,9 +73,12 @@ impl Training {
         command.env("PYTHONPATH", &self.packages);
     }
 
-    /// Whether so much is done that it may end at any moment.
-    pub fn is_nearly_done(&self, step: u64) -> bool {
-        step + self.length.div_ceil(10) >= self.length
+    /// The step from which on it may end at any moment; the rest takes a second and more.
+    pub fn nearly_done(&self) -> u64 {
+        self.length - match self.kind {
+            Kind::NumPy => 60,
+            Kind::PyTorch => 6,
+        }
     }
 
     /// Looks at what a training has said, which must have the right loss and the right count of samples.
