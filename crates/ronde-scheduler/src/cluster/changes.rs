@@ -1,6 +1,6 @@
 //! Takes note of changes of pods and groups, and takes back steps that failed.
 
-use super::{Cluster, nodes::Mode, pods::PodState, sums::demand};
+use super::{Cluster, groups::Standing, nodes::Mode, pods::PodState, sums::demand};
 use crate::{
     model::{
         group::Group,
@@ -49,9 +49,9 @@ impl Cluster {
             && (old.node == pod.node || (old.node.is_none() && self.is_at(state.node, pod.node.as_ref())));
         if is_same {
             let group = state.group;
-            self.groups.get_mut(group).count(self.pods.get(slot), -1);
+            self.count(slot, -1);
             self.pods.get_mut(slot).pod = pod.clone();
-            self.groups.get_mut(group).count(self.pods.get(slot), 1);
+            self.count(slot, 1);
             self.reopen(group);
         }
         is_same
@@ -163,9 +163,7 @@ impl Cluster {
         let demand = demand(&mut self.demand, &group.queue);
         demand.allocated.add_row(&state.allocated, times);
         demand.asked.add_row(&state.asked, times);
-        if state.bound > 0 {
-            demand.count_running(group.priority, times);
-        }
+        demand.list(slot, group, if times > 0 { state.standing() } else { Standing::Absent });
         let leaving =
             state.pods.iter().map(|pod| self.pods.get(*pod)).filter(|pod| pod.is_leaving() && pod.takes_room());
         leaving.for_each(|pod| demand.leaving.add_request(&self.classes.get(pod.class).request, times));

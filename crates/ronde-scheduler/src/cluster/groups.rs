@@ -54,6 +54,15 @@ pub struct GroupState {
     pub noticed: Option<Time>,
 }
 
+/// How much of a group there is on nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    Absent,
+    /// Its minimum or less.
+    Minimum,
+    Surplus,
+}
+
 impl GroupState {
     pub fn admitted(&self) -> Option<Time> {
         self.group.as_ref().and_then(|group| group.admitted).or(self.planned_admission)
@@ -73,6 +82,15 @@ impl GroupState {
     /// Tells whether its minimum is placed, by the number of pods alone.
     pub fn has_minimum(&self) -> bool {
         self.group.as_ref().is_some_and(|group| self.placed >= group.min_member)
+    }
+
+    /// Tells how much of it there is on nodes.
+    pub fn standing(&self) -> Standing {
+        match &self.group {
+            _ if self.bound == 0 => Standing::Absent,
+            Some(group) if self.placed > group.min_member => Standing::Surplus,
+            _ => Standing::Minimum,
+        }
     }
 
     /// Puts the pods into the order in which they are placed.

@@ -9,7 +9,7 @@ pub mod groups;
 pub mod neighbours;
 pub mod nodes;
 pub mod pods;
-mod sums;
+pub mod sums;
 pub mod table;
 pub mod view;
 

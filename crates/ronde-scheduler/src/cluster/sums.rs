@@ -3,14 +3,21 @@
 //! Changes, trials and plans all go through [`Cluster::occupy`] and [`Cluster::vacate`], so that a trial that is taken back
 //! leaves no trace.
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::{
     Cluster,
+    groups::Standing,
     nodes::Claim,
     table::{PODS_ID, Row},
 };
-use crate::model::ids::QueueName;
+use crate::model::{
+    group::Group,
+    ids::{GroupId, QueueName, Time},
+};
 
 /// What the pods of a queue take and ask for.
 #[derive(Debug, Clone, Default)]
@@ -19,17 +26,36 @@ pub struct Demand {
     /// The part of `allocated` that is leaving.
     pub leaving: Row,
     pub asked: Row,
-    /// How many of its groups have pods on nodes, by their priority.
-    pub running: BTreeMap<i32, u32>,
+    /// Its groups that have pods on nodes, in the order in which they have to go.
+    pub running: BTreeSet<Turn>,
+    /// Those of them that have more pods than their minimum.
+    pub with_surplus: BTreeSet<Turn>,
+}
+
+/// When a group of a queue has to go: the least important first, then the youngest.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn {
+    pub priority: i32,
+    created: Reverse<Time>,
+    id: GroupId,
+    pub slot: usize,
 }
 
 impl Demand {
-    pub(super) fn count_running(&mut self, priority: i32, times: i64) {
-        let count = self.running.entry(priority).or_default();
-        *count = if times > 0 { *count + 1 } else { *count - 1 };
-        if *count == 0 {
-            self.running.remove(&priority);
-        }
+    /// Notes how much of a group there is on nodes.
+    pub(super) fn list(&mut self, slot: usize, group: &Group, standing: Standing) {
+        let (priority, created, id) = (group.priority, Reverse(group.created), group.id.clone());
+        let turn = Turn { priority, created, id, slot };
+        put(&mut self.with_surplus, &turn, standing == Standing::Surplus);
+        put(&mut self.running, &turn, standing != Standing::Absent);
+    }
+}
+
+fn put(turns: &mut BTreeSet<Turn>, turn: &Turn, is_in: bool) {
+    if is_in {
+        turns.insert(turn.clone());
+    } else {
+        turns.remove(turn);
     }
 }
 
@@ -39,9 +65,10 @@ impl Cluster {
         let state = self.pods.get(slot);
         let request = &self.classes.get(state.class).request;
         let group = self.groups.get_mut(state.group);
-        let was_running = group.bound > 0;
+        let before = group.standing();
         group.count(state, times);
         let times = i64::from(times);
+        let after = group.standing();
         let queue = group.group.as_ref().map(|group| &group.queue);
         let mut demand = queue.map(|name| demand(&mut self.demand, name));
         if state.takes_room() {
@@ -58,10 +85,10 @@ impl Cluster {
                 demand.asked.add_request(request, times);
             }
         }
-        if let Some(demand) = demand
-            && was_running != (group.bound > 0)
+        if before != after
+            && let (Some(demand), Some(known)) = (demand, &group.group)
         {
-            demand.count_running(group.priority(), times);
+            demand.list(state.group, known, after);
         }
     }
 

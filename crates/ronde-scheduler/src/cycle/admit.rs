@@ -107,8 +107,8 @@ impl Cycle<'_> {
     /// Tells whether a limit may be in the way only because of less important groups, which a group with pods can push out.
     fn may_preempt(&self, slot: usize) -> bool {
         let Some(group) = &self.cluster.groups.get(slot).group else { return false };
-        let running = self.cluster.demand.get(&group.queue).and_then(|demand| demand.running.keys().next());
-        self.cluster.policy.preempts && group.preempts && running.is_some_and(|least| *least < group.priority)
+        let running = self.cluster.demand.get(&group.queue).and_then(|demand| demand.running.first());
+        self.cluster.policy.preempts && group.preempts && running.is_some_and(|first| first.priority < group.priority)
     }
 
     fn behind(&self, account: usize) -> Wait {

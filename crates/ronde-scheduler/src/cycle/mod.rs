@@ -15,6 +15,7 @@ pub mod room;
 pub mod rules;
 pub mod surplus;
 pub mod topology;
+pub mod victims;
 
 use std::{collections::BTreeSet, sync::Arc};
 
