@@ -296,15 +296,27 @@ impl Ledger {
     /// Returns how much of a queue is held for others that the asker may not push aside.
     pub fn held(&self, account: usize, id: usize, asker: &Asker<'_>) -> i64 {
         let heeded = self.holds.iter().filter(|hold| hold.group != *asker.group && hold.priority >= asker.priority);
-        heeded.filter(|hold| self.is_within(hold.account, account)).map(|hold| hold.row.get(id)).sum()
+        heeded.map(|hold| self.held_for(hold, account, id, asker.counts_leaving)).sum()
     }
 
-    fn is_within(&self, account: usize, above: usize) -> bool {
-        self.path(account).contains(&above)
+    /// Returns how much of a queue is held for a group: what it asks, less what those give back here who have to end below
+    /// a limit further down before it can start.
+    fn held_for(&self, hold: &Hold, account: usize, id: usize, counts_leaving: bool) -> i64 {
+        let path = self.path(hold.account);
+        let Some(depth) = path.iter().position(|level| *level == account) else { return 0 };
+        let asked = hold.row.get(id);
+        let over = |level: &usize| {
+            let account = &self.accounts[*level];
+            let leaving = if counts_leaving { 0 } else { account.leaving.get(id) };
+            account.limits.get(&id).map_or(0, |limit| account.allocated.get(id) - leaving + asked - limit)
+        };
+        let over_below = path[..depth].iter().map(over).max().unwrap_or(0);
+        asked - over_below.clamp(0, asked)
     }
 
-    /// Holds part of the limits for a group.
+    /// Holds part of the limits for a group, instead of what was held for it before.
     pub fn hold(&mut self, account: usize, group: GroupId, priority: i32, row: Row) {
+        self.release(&group);
         self.holds.push(Hold { group, priority, account, row });
     }
 

@@ -193,6 +193,10 @@ impl<'a> Cycle<'a> {
             if !matches!(wait, Wait::Coming | Wait::Held) {
                 self.drop_claims(slot);
             }
+            // Limits are held for it only while they are what it waits for.
+            if matches!(wait, Wait::Miss(_)) {
+                self.ledger.release(&self.cluster.groups.get(slot).id);
+            }
             self.finish_or_undo(account, slot, &wait);
             self.waits.push((slot, wait));
         }
@@ -250,6 +254,7 @@ impl<'a> Cycle<'a> {
             self.plan.steps.push(Step::Bind { pod, node });
         }
         self.drop_claims(slot);
+        self.ledger.release(&self.cluster.groups.get(slot).id);
         self.cluster.reopen(slot);
     }
 

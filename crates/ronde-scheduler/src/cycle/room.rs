@@ -2,10 +2,14 @@
 //!
 //! Room that is promised is held by claims on nodes and on limits of queues, which everybody of the same or a lower priority
 //! respects. **The bound on overtaking:** a gang that has waited for [`Policy::reserve_after_ms`](crate::Policy) is the next of its
-//! queue to get claims on nodes as if they were empty; from then on it waits at most as long as the pods run that are on
-//! those nodes, whatever else arrives with the same or a lower priority.
+//! queue to get claims on nodes as if they were empty, and before that its part of the limits of its queue and those above
+//! it; from then on it waits at most as long as the pods run that are on those nodes or below those limits, whatever else
+//! arrives with the same or a lower priority. In a strict queue the next is the first that has its pods.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::{
     Cycle, Wait,
@@ -33,19 +37,47 @@ pub struct Asks<'a> {
 }
 
 impl Cycle<'_> {
-    /// Holds for each group what it was promised, and limits of queues for the group of each that has waited too long.
+    /// Holds for each group what it was promised, and limits for the group of each queue that has waited too long.
     pub fn hold_promises(&mut self, lines: &Lines) {
-        for (account, line) in lines.all() {
-            // Where nobody overtakes, only the first has anything to be kept for it.
-            let is_strict = self.ledger.accounts[account].queue.dequeue == Dequeue::Fifo;
-            let (kept, others) = if is_strict { line.split_at(1) } else { (&line[..], &[][..]) };
-            others.iter().for_each(|slot| self.drop_claims(*slot));
-            kept.iter().for_each(|slot| self.hold_promise(account, *slot));
-            let overdue = kept.iter().find(|slot| self.overdue_at(**slot) <= self.now).copied();
-            if let Some(slot) = overdue.filter(|slot| !is_strict && self.cluster.groups.get(*slot).claims == 0) {
-                self.hold_limit(account, slot);
+        let mut overdue = Vec::new();
+        for (account, mut line) in lines.all() {
+            // Where nobody overtakes, only the first that has its pods has anything to be kept for it.
+            if self.ledger.accounts[account].queue.dequeue == Dequeue::Fifo {
+                let first = line.iter().position(|slot| !self.lacks_pods(*slot));
+                let others = line.split_off(first.map_or(line.len(), |first| first + 1));
+                others.into_iter().for_each(|slot| self.drop_claims(slot));
             }
+            line.iter().for_each(|slot| self.hold_promise(account, *slot));
+            let next =
+                line.into_iter().find(|slot| self.overdue_at(*slot) <= self.now && self.could_run(account, *slot));
+            let next = next.filter(|slot| self.cluster.groups.get(*slot).claims == 0);
+            overdue.extend(next.map(|slot| (account, slot)));
         }
+        overdue.sort_by_cached_key(|(_, slot)| {
+            let state = self.cluster.groups.get(*slot);
+            (Reverse(state.priority()), self.overdue_at(*slot), state.id.clone())
+        });
+        overdue.into_iter().for_each(|(account, slot)| self.hold_limit(account, slot));
+    }
+
+    fn lacks_pods(&mut self, slot: usize) -> bool {
+        self.cluster.gang(slot).is_none_or(|gang| gang.lacking.is_some())
+    }
+
+    /// Tells whether a group has room promised, or would have some if nobody else were there.
+    fn could_run(&mut self, account: usize, slot: usize) -> bool {
+        if self.cluster.groups.get(slot).claims > 0 {
+            return true;
+        }
+        let Some(gang) = self.cluster.gang(slot).filter(|gang| gang.lacking.is_none()) else { return false };
+        if !self.ledger.could_hold(account, &minimum_request(self.cluster, &gang)) {
+            return false;
+        }
+        let placement = place::try_gang(self.cluster, slot, &gang, Mode::Empty);
+        placement.is_ok_and(|placement| {
+            place::take_back(self.cluster, &placement);
+            true
+        })
     }
 
     fn hold_promise(&mut self, account: usize, slot: usize) {
@@ -58,20 +90,21 @@ impl Cycle<'_> {
         }
     }
 
-    /// Holds part of a queue's limit for a group that is kept waiting by what is used of it, and could run otherwise.
+    /// Holds part of the limits for a group that has waited too long: until others have ended, or until its turn in this
+    /// cycle, so that nobody whose turn is earlier takes it away.
     fn hold_limit(&mut self, account: usize, slot: usize) {
-        let Some(gang) = self.cluster.gang(slot).filter(|gang| gang.lacking.is_none()) else { return };
+        let Some(gang) = self.cluster.gang(slot) else { return };
         let request = minimum_request(self.cluster, &gang);
         let state = self.cluster.groups.get(slot);
         let (id, priority) = (state.id.clone(), state.priority());
-        // What is held for others does not count: two that hold against each other would both wait for ever.
-        let asker = Asker { group: &id, priority: i32::MAX, counts_leaving: true };
-        let is_kept = self.ledger.exceeded(account, &request, &asker).is_some();
-        if !is_kept || !self.ledger.could_hold(account, &request) {
-            return;
-        }
-        if let Ok(placement) = place::try_gang(self.cluster, slot, &gang, Mode::Empty) {
-            place::take_back(self.cluster, &placement);
+        let is_over = |priority: i32| {
+            let asker = Asker { group: &id, priority, counts_leaving: true };
+            self.ledger.exceeded(account, &request, &asker).is_some()
+        };
+        // Two that hold against each other would both wait for ever: who is not kept waiting by those who run holds only
+        // what is left beside others, and only if it gets room on nodes at its turn.
+        let (is_kept, is_beside) = (is_over(i32::MAX), !is_over(priority));
+        if is_kept || is_beside && !self.holders.contains(&account) && !self.is_to_be_undone(slot) {
             self.ledger.hold(account, id, priority, row_of(&request));
         }
     }

@@ -224,7 +224,7 @@ impl Cycle<'_> {
     fn levels_to_take_from(&self, asks: &Asks<'_>, other: usize, request: &[(usize, i64)]) -> Option<Vec<usize>> {
         let (own, theirs) = (self.ledger.path(asks.account), self.ledger.path(other));
         let state = self.cluster.groups.get(asks.slot);
-        let asker = Asker { group: &state.id, priority: i32::MIN, counts_leaving: true };
+        let asker = Asker { group: &state.id, priority: i32::MIN, counts_leaving: false };
         let stays_within = |level: &usize| {
             let account = &self.ledger.accounts[*level];
             request.iter().filter(|(id, _)| *id != PODS_ID).all(|(id, amount)| {

@@ -118,6 +118,78 @@ fn first_in_first_out_or_not() {
     );
 }
 
+/// Lets small gangs of the queue `r` come and go below the limit of 2 that it shares with `q`, the next always before one
+/// ends; returns the second in which `big` of `q` starts, which needs all of it.
+fn overtaken_until(queue: &str, first: &str) -> Option<i64> {
+    // Nobody takes back anything: only waiting helps.
+    let mut cluster =
+        world(&format!("node a gpu=9; queue p cap.gpu=2; queue r parent=p unreclaimable; queue {queue}; {first}"));
+    tell(&mut cluster, "group big queue=q min=2 at=1 since=0; pods big 0..2 gpu=1");
+    tell(&mut cluster, "group s0 queue=r at=1 started; pods s0 0 gpu=1 on=a running");
+    let (mut last, mut last_start) = (0, 0);
+    for second in 1..1000 {
+        let next = last + 1;
+        if second % 10 == 0 {
+            tell(&mut cluster, &format!("group s{next} queue=r at=2; pods s{next} 0 gpu=1"));
+        }
+        let done = steps(&plan(&mut cluster, second));
+        let has_started = done.contains(&format!("bind s{next}-0"));
+        if done.contains("bind big-0") {
+            return Some(second);
+        }
+        if has_started || second - last_start == 60 {
+            tell(&mut cluster, &format!("gone pod s{last}-0; gone group s{last}"));
+        }
+        if has_started {
+            (last, last_start) = (next, second);
+        }
+    }
+    None
+}
+
+#[test]
+fn a_strict_queue_is_not_overtaken_for_ever_by_its_sibling() {
+    let after = Some(351);
+    assert_eq!(overtaken_until("q parent=p", ""), after, "5 minutes, until the last that has passed ends");
+    assert_eq!(overtaken_until("q parent=p fifo", ""), after, "the same in a strict queue");
+    let lacking = "group less queue=q min=2 at=0; pods less 0 gpu=1";
+    assert_eq!(
+        overtaken_until("q parent=p fifo", lacking),
+        after,
+        "behind one that lacks pods and keeps nobody waiting"
+    );
+    let huge = "group huge queue=q min=3 at=0 since=0; pods huge 0..3 gpu=1";
+    assert_eq!(overtaken_until("q parent=p", huge), after, "behind one that can never run");
+}
+
+#[test]
+fn a_queue_that_is_served_first_does_not_take_the_limit_from_who_waits_too_long() {
+    for strategy in ["", "fifo"] {
+        let mut cluster = world(&format!(
+            "node a gpu=2; node b gpu=2; queue p cap.gpu=4; queue q parent=p {strategy}; queue r parent=p prio=1;
+            group s0 queue=r started; pods s0 0 gpu=1 on=a running; group s1 queue=r started; pods s1 0 gpu=1 on=b running;
+            group big queue=q since=0 never; pods big 0 gpu=2; group s2 queue=r; pods s2 0 gpu=1"
+        ));
+        assert_eq!(steps(&plan(&mut cluster, 300)), "nominate big-0 for a", "{strategy}");
+        tell(&mut cluster, "gone pod s0-0; gone group s0");
+        assert_eq!(steps(&plan(&mut cluster, 301)), "bind s2-0 to b; bind big-0 to a", "{strategy}");
+    }
+}
+
+#[test]
+fn who_waits_for_a_limit_of_its_own_queue_keeps_nothing_from_others() {
+    for strategy in ["", "fifo"] {
+        let mut cluster = world(&format!(
+            "node a gpu=9; queue p cap.gpu=4; queue q parent=p cap.gpu=2 {strategy}; queue r parent=p unreclaimable;
+            group x queue=q min=2 started; pods x 0..2 gpu=1 on=a running; group next queue=q since=0; pods next 0 gpu=1"
+        ));
+        tell(&mut cluster, "group s queue=r min=2; pods s 0..2 gpu=1");
+        assert_eq!(steps(&plan(&mut cluster, 900)), "bind s-0 to a; bind s-1 to a", "{strategy}");
+        tell(&mut cluster, "gone pod x-0; gone pod x-1; gone group x; group t queue=r; pods t 0..2 gpu=1");
+        assert_eq!(steps(&plan(&mut cluster, 901)), "bind next-0 to a; bind t-0 to a", "{strategy}");
+    }
+}
+
 #[test]
 fn admission_never_blocks_an_idle_cluster() {
     let admitted = |text: &str| {

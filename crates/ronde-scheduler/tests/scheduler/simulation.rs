@@ -58,6 +58,9 @@ fn queues(seed: u64) -> Vec<Queue> {
     for name in ["c", "d"] {
         let mut below = Queue::new(name);
         below.parent = Some("p".into());
+        if name == "c" && seed % 4 >= 2 {
+            below.dequeue = Dequeue::Fifo;
+        }
         all.push(below);
     }
     all
