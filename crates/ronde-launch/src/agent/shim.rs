@@ -4,7 +4,7 @@
 //! choose. They may stand before the host and after it. What remains is the command: one text for a shell, as sshd does it.
 
 /// Options that stand for themselves.
-const FLAGS: &str = "46AaCfGgKkMNnqsTtVvXxYy";
+const FLAGS: &str = "246AaCfGgKkMNnqsTtVvXxYy";
 /// Options with a value, attached or as the next word.
 const WITH_VALUE: &str = "BbcDEeFIiJLlmOoPpQRSWw";
 
@@ -100,6 +100,8 @@ mod tests {
         );
         // Open MPI.
         check("-x a orted -mca ess env", Ok(("a", "orted -mca ess env")));
+        // pdsh, for DeepSpeed.
+        check("-2 -a -x -lroot a echo b", Ok(("a", "echo b")));
         // Others.
         check("-qTx -p2222 -lroot user@a -- ls -l", Ok(("a", "ls -l")));
         check("-oBatchMode=yes -- a ls", Ok(("a", "ls")));
