@@ -3,11 +3,12 @@
 use std::{
     collections::BTreeMap,
     io::{self, Write as _},
+    path::PathBuf,
     time::Duration,
 };
 
 use crate::{
-    agent::way::Agents,
+    agent::{reach::HOSTS_VARIABLE, way::Agents},
     args::{Arguments, config, parameters::Parameters},
     elastic,
     error::LaunchError,
@@ -44,7 +45,7 @@ const START_TIMEOUT_SECONDS: u64 = 30;
 
 /// Runs a job as the words after the command's name say; returns the exit code.
 pub fn run(name: &str, words: &[String]) -> Result<u8, LaunchError> {
-    let arguments = match Arguments::read(name, words) {
+    let mut arguments = match Arguments::read(name, words) {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
@@ -62,6 +63,9 @@ pub fn run(name: &str, words: &[String]) -> Result<u8, LaunchError> {
         return Ok(show(&shown(&arguments, &parameters)));
     }
     arguments.notices().into_iter().for_each(say);
+    if arguments.hosts.is_silent() && !arguments.is_elastic() {
+        arguments.hosts.hostfile = hosts_of_the_job(&surroundings::variables());
+    }
     let runtime = tokio::runtime::Runtime::new().map_err(LaunchError::Prepare)?;
     let code = runtime.block_on(async {
         if arguments.is_elastic() {
@@ -73,6 +77,12 @@ pub fn run(name: &str, words: &[String]) -> Result<u8, LaunchError> {
     // A thread may still wait for whoever reads our output; the job is over.
     runtime.shutdown_background();
     code
+}
+
+/// The list of hosts that an agent keeps for the launcher of a job. Variables go along to ranks, the file does not: elsewhere
+/// there is none.
+fn hosts_of_the_job(variables: &BTreeMap<String, String>) -> Option<PathBuf> {
+    variables.get(HOSTS_VARIABLE).map(PathBuf::from).filter(|path| path.is_file())
 }
 
 /// What the flags say, and where they are silent the file.

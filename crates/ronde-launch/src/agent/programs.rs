@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{frame::Run, reach::PORT_VARIABLE};
+use super::{
+    frame::Run,
+    reach::{HOSTS_VARIABLE, PORT_VARIABLE},
+};
 use crate::start::{
     Program, StartError, Started,
     local::{Local, Output},
@@ -60,7 +63,7 @@ pub fn wiring(
     let mut set = |name: &str, value: String| environment.insert(name.to_owned(), value);
     set(PORT_VARIABLE, port.to_string());
     if let Some(file) = hosts_file {
-        set("RONDE_HOSTS_FILE", file.display().to_string());
+        set(HOSTS_VARIABLE, file.display().to_string());
     }
     if let Some(folder) = folder {
         let shim = folder.join(SHIMS).join("ssh").display().to_string();

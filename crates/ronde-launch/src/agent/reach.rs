@@ -16,6 +16,8 @@ use super::{
 
 /// Names the port of the agents.
 pub const PORT_VARIABLE: &str = "RONDE_AGENT_PORT";
+/// Names the file in which an agent keeps the hosts of its job.
+pub const HOSTS_VARIABLE: &str = "RONDE_HOSTS_FILE";
 /// Where agents listen unless [`PORT_VARIABLE`] says otherwise.
 pub const PORT_DEFAULT: u16 = 9009;
 /// A pod that has just started has a name, or an agent, a moment later.

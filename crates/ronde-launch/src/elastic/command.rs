@@ -17,6 +17,7 @@ use super::{
     run::{self, ElasticEnd, ElasticJob},
 };
 use crate::{
+    agent::reach::HOSTS_VARIABLE,
     args::{Arguments, parameters::Parameters},
     error::LaunchError,
     hosts::Host,
@@ -127,7 +128,7 @@ fn source(
             environment: variables.clone(),
             directory: surroundings::folder().map_err(LaunchError::Prepare)?,
             slots_default: arguments.elastic.slots_per_host,
-            file: variables.get("RONDE_HOSTS_FILE").map(PathBuf::from),
+            file: variables.get(HOSTS_VARIABLE).map(PathBuf::from),
             interval: INTERVAL,
             patience,
         }));

@@ -28,6 +28,24 @@ fn hosts_come_from_a_file() {
 }
 
 #[test]
+fn hosts_that_nobody_names_are_those_of_the_job() {
+    let sandbox = Sandbox::new();
+    fs_err::write(sandbox.path("hosts"), "localhost:1\n127.0.0.1:1\n").unwrap();
+    let line = ["sh", "-c", "echo $HOROVOD_HOSTNAME"];
+    let run = |flags: &[&str], file: &str| {
+        let mut command = sandbox.launcher(&[flags, &line].concat());
+        let output = command.env("RONDE_HOSTS_FILE", sandbox.path(file)).output().unwrap();
+        let mut lines: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(run(&["-np", "2"], "hosts"), ["[0]<stdout>:localhost", "[1]<stdout>:127.0.0.1"]);
+    assert_eq!(run(&["-np", "2", "-H", "localhost:2"], "hosts"), ["[0]<stdout>:localhost", "[1]<stdout>:localhost"]);
+    // The variable goes along to other hosts, where there is no such file.
+    assert_eq!(run(&["-np", "2"], "nowhere"), ["[0]<stdout>:localhost", "[1]<stdout>:localhost"]);
+}
+
+#[test]
 fn ranks_inherit_folder_and_environment_but_not_stdin() {
     let sandbox = Sandbox::new();
     let line = "echo $PWD; echo $OWN; cat; echo $PYTHONUNBUFFERED $HOROVOD_CYCLE_TIME $HOROVOD_LOG_LEVEL; \
