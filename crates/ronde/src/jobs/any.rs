@@ -11,7 +11,7 @@ use k8s_openapi::{
 };
 use kube::{Client, ResourceExt as _};
 use ronde_api::{
-    Job, JobPhase, TrainingJob, TrainingJobPhase,
+    Action, Job, JobPhase, TaskSpec, TrainingJob, TrainingJobPhase,
     names::{self, elastic},
 };
 
@@ -290,7 +290,7 @@ impl AnyJob {
         match self {
             Self::Training(_) => elastic::launcher(&self.name()),
             Self::Batch(job) => {
-                let task = job.spec.tasks.first().map(|task| task.name.as_str()).unwrap_or_default();
+                let task = deciding_task(&job.spec.tasks).map(|task| task.name.as_str()).unwrap_or_default();
                 names::pod(&self.name(), task, 0)
             }
         }
@@ -364,6 +364,12 @@ impl AnyJob {
             Self::Batch(job) => of::<Job>(&job.metadata),
         }
     }
+}
+
+/// Returns the task whose end is that of the job, else the first: of a job with parameter servers the workers.
+fn deciding_task(tasks: &[TaskSpec]) -> Option<&TaskSpec> {
+    let completes = |task: &&TaskSpec| task.policies.iter().any(|one| one.action == Action::CompleteJob.as_str());
+    tasks.iter().find(completes).or(tasks.first())
 }
 
 impl State {

@@ -152,6 +152,18 @@ fn a_launcher_of_another_kind_has_a_fixed_size() {
     assert_eq!(JobType::of_training(&job), JobType::Horovodjob);
 }
 
+#[test]
+fn workers_speak_for_a_job_with_parameter_servers() {
+    let chief = |more: &[&str]| {
+        let words: Vec<&str> =
+            ["--name=lm", "--image=i", "--ps=2"].into_iter().chain(more.iter().copied()).chain(["x"]).collect();
+        AnyJob::from(batch("tfjob", &words)).chief()
+    };
+    assert_eq!(chief(&[]), "lm-worker-0");
+    assert_eq!(chief(&["--chief"]), "lm-chief-0");
+    assert_eq!(AnyJob::from(batch("volcanojob", &["--name=lm", "--image=i", "x"])).chief(), "lm-task-0");
+}
+
 fn check_batch(name: &str, job: &Job, (job_type, tasks, min_available): (JobType, &str, i32), plugins: &[&str]) {
     assert_eq!(JobType::of_batch(job), job_type, "{name}");
     let task = |task: &ronde_api::TaskSpec| {
