@@ -66,8 +66,10 @@ macro_rules! transcripts {
 transcripts! {
     api_from_a_pod: ["python3"];
     attach: [];
+    batch_jobs: ["python3"];
     claims: [];
     cp: [];
+    deepspeed_job: ["python3"];
     delete: [];
     deployment: [];
     describe: [];
@@ -81,11 +83,13 @@ transcripts! {
     horovod_chart_failures: ["root", "helm", "/usr/sbin/sshd", "ssh"];
     horovod_chart_keys: ["root", "helm", "/usr/sbin/sshd", "ssh"];
     horovod_chart_rollback: ["root", "helm", "/usr/sbin/sshd", "ssh"];
+    horovod_job: ["training"];
     identity: ["root"];
     init_containers: [];
     job: [];
     limits: ["root", "python3"];
     logs: [];
+    mpi_job: ["root", "python3", "mpirun"];
     network: ["python3"];
     port_forward: ["python3"];
     probes: ["python3"];
