@@ -350,8 +350,9 @@ pub struct GetArgs {
     pub output: GetOutput,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum GetOutput {
+    #[default]
     Table,
     Wide,
     Json,

@@ -21,6 +21,7 @@ use crate::{
         MissingError,
         any::{self, AnyJob},
     },
+    list,
     mirror::strip,
     printer::{Printer, Reader},
     resources::{Catalogue, Resource},
@@ -41,6 +42,9 @@ pub fn run(args: &GetArgs, context: &Context) -> Outcome {
         };
         if args.job_type.is_some() || context.caller.is_arena && is_alone(args) {
             let job = any::fetch(&client, namespace(&client, args), &args.kind, args.job_type).await?;
+            if watches_rows(args) {
+                return list::watch_one(&client, &job, args, context.printer).await;
+            }
             return show::training::run(&client, job, args, context).await;
         }
         let catalogue = Catalogue::fetch(&client).await?;
@@ -53,6 +57,8 @@ pub fn run(args: &GetArgs, context: &Context) -> Outcome {
                 AnyJob::Batch(_) if args.output == GetOutput::Table && !args.watch => {
                     return show::run(&client, args, context).await;
                 }
+                // The row of the API does not say what a job waits for.
+                job if watches_rows(args) => return list::watch_one(&client, &job, args, context.printer).await,
                 AnyJob::Training(_) => (catalogue.find_kind(TrainingJob::API_VERSION, TrainingJob::KIND)?, Some(kind)),
                 AnyJob::Batch(_) => (catalogue.find_kind(Job::API_VERSION, Job::KIND)?, Some(kind)),
             },
@@ -61,6 +67,10 @@ pub fn run(args: &GetArgs, context: &Context) -> Outcome {
         let query = Query::new(args, name, &client, resource.clone());
         Show { client, query, args, printer: context.printer }.run().await
     })
+}
+
+fn watches_rows(args: &GetArgs) -> bool {
+    args.watch && matches!(args.output, GetOutput::Table | GetOutput::Wide)
 }
 
 /// Tells whether the word may be the name of a job: a name alone is.

@@ -7,14 +7,14 @@ pub mod arena;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use kube::ResourceExt as _;
+use kube::{Client, ResourceExt as _};
 use ronde_api::{Job, JobPhase, PodGroup, TrainingJob};
 use serde_json::{Value, json};
 
 use crate::{
     Context,
     arena::JobType,
-    args::{GetOutput, ListArgs},
+    args::{GetArgs, GetOutput, ListArgs},
     client::{self, ClientError},
     environment,
     failure::{Answer, Outcome},
@@ -45,21 +45,37 @@ pub fn run(args: &ListArgs, context: &Context) -> Outcome {
             let scope = arena::Scope { namespace, job_type: args.job_type };
             return arena::run(&client, scope, args.output, context).await;
         }
-        let mut mirrors = vec![objects::mirror::<Job>(&client, namespace, &[]).await?];
-        mirrors.push(objects::mirror::<PodGroup>(&client, namespace, &[]).await?);
-        mirrors.extend(objects::mirror_if_served::<TrainingJob>(&client, namespace).await?);
-        let mut list = List::new(args, context.printer);
-        let rows = list.rows(&mirrors)?;
-        if rows.is_empty() {
-            context.printer.say(nothing(namespace, args.queue.as_deref()));
-        }
-        let mut reader = list.show_all(rows);
-        while args.watch && reader == Reader::There {
-            mirror::any_changed(&mut mirrors).await?;
-            reader = list.show_changes(list.rows(&mirrors)?);
-        }
-        Ok(Answer::Done)
+        show(&client, (namespace, None), args, context.printer).await
     })
+}
+
+/// Shows one job as it changes.
+pub async fn watch_one(client: &Client, job: &AnyJob, args: &GetArgs, printer: Printer) -> Outcome {
+    let args = ListArgs { watch: true, output: args.output, ..ListArgs::default() };
+    show(client, (Some(job.namespace()), Some(&job.title())), &args, printer).await
+}
+
+/// Shows the jobs of a namespace, or of all, or the one with a title.
+async fn show(
+    client: &Client,
+    (namespace, title): (Option<&str>, Option<&str>),
+    args: &ListArgs,
+    printer: Printer,
+) -> Outcome {
+    let mut mirrors = vec![objects::mirror::<Job>(client, namespace, &[]).await?];
+    mirrors.push(objects::mirror::<PodGroup>(client, namespace, &[]).await?);
+    mirrors.extend(objects::mirror_if_served::<TrainingJob>(client, namespace).await?);
+    let mut list = List { title, ..List::new(args, printer) };
+    let rows = list.rows(&mirrors)?;
+    if rows.is_empty() {
+        printer.say(nothing(namespace, args.queue.as_deref()));
+    }
+    let mut reader = list.show_all(rows);
+    while args.watch && reader == Reader::There {
+        mirror::any_changed(&mut mirrors).await?;
+        reader = list.show_changes(list.rows(&mirrors)?);
+    }
+    Ok(Answer::Done)
 }
 
 /// Says what was looked for when nothing was found.
@@ -135,6 +151,8 @@ impl Row {
 
 struct List<'a> {
     args: &'a ListArgs,
+    /// The one job that is shown.
+    title: Option<&'a str>,
     printer: Printer,
     layout: Layout,
     shown: BTreeMap<Key, Row>,
@@ -143,13 +161,16 @@ struct List<'a> {
 impl<'a> List<'a> {
     fn new(args: &'a ListArgs, printer: Printer) -> Self {
         let view = View { wide: args.output == GetOutput::Wide, namespace: args.all_namespaces };
-        Self { args, printer, layout: Layout::new(view), shown: BTreeMap::new() }
+        Self { args, title: None, printer, layout: Layout::new(view), shown: BTreeMap::new() }
     }
 
-    /// Tells whether the sentence about a job is shown: in a wide table always, else of a job that waits. In a watch columns
-    /// cannot come and go.
+    /// Tells whether the sentence about a job is shown: in a wide table always, in another of a job that waits.
     fn shows_message(&self, waits: bool) -> bool {
-        self.args.output == GetOutput::Wide || waits && !self.args.watch
+        match self.args.output {
+            GetOutput::Wide => true,
+            GetOutput::Table => waits,
+            GetOutput::Json | GetOutput::Yaml | GetOutput::Name => false,
+        }
     }
 
     fn is_whole(&self) -> bool {
@@ -172,7 +193,8 @@ impl<'a> List<'a> {
             if !self.shows_message(row.waits) {
                 row.message.clear();
             }
-            let is_wanted = self.args.job_type.is_none_or(|wanted| job_type == wanted);
+            let is_wanted = self.args.job_type.is_none_or(|wanted| job_type == wanted)
+                && self.title.is_none_or(|wanted| row.title == wanted);
             if is_wanted && self.args.queue.as_ref().is_none_or(|queue| *queue == row.queue) {
                 // Two jobs of different kinds may have one name.
                 rows.insert((namespace.clone(), row.name.clone() + " " + &row.title), row);
@@ -212,7 +234,8 @@ impl<'a> List<'a> {
             GetOutput::Table | GetOutput::Wide => {
                 let now = environment::now();
                 let is_wide = self.args.output == GetOutput::Wide;
-                let has_message = !is_wide && rows.values().any(|row| !row.message.is_empty());
+                // In a watch columns cannot come and go.
+                let has_message = !is_wide && (self.args.watch || rows.values().any(|row| !row.message.is_empty()));
                 let row = |((namespace, _), row): (Key, Row)| table::Row { namespace, cells: row.cells(now) };
                 let rows: Vec<table::Row> = rows.into_iter().map(row).collect();
                 let table =

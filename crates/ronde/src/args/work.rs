@@ -70,7 +70,7 @@ pub enum CascadeArg {
     Orphan,
 }
 
-#[derive(Debug, Clone, ClapArgs)]
+#[derive(Debug, Clone, Default, ClapArgs)]
 pub struct ListArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,

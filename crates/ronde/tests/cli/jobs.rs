@@ -148,15 +148,33 @@ fn a_watched_list_shows_jobs_come_and_go() {
     let mut watch = jobs.0.start("list --watch");
     let mut lines = BufReader::new(watch.stdout()).lines().map(Result::unwrap);
     let cells = |line: String| line.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
-    assert_eq!(cells(lines.next().unwrap()), "NAME STATUS MINAVAILABLE RUNNINGS");
-    assert_eq!(cells(lines.next().unwrap()), "lm Pending 3 0");
+    let head = lines.next().unwrap();
+    assert!(head.ends_with(" MESSAGE"), "{head}");
+    assert_eq!(cells(head), "NAME STATUS MINAVAILABLE RUNNINGS");
+    let waits = lines.next().unwrap();
+    assert!(waits.contains("0 of 2 nodes fit"), "{waits}");
+    assert_eq!(cells(waits), "lm Pending 3 0");
     assert!(jobs.0.run("job suspend lm").status.success());
-    assert_eq!(
-        cells(lines.find(|line| !line.contains("Abort") || line.contains("Aborted")).unwrap()),
-        "lm Aborted 3 0"
-    );
+    // Until then it may wait for something else, which is told too.
+    let aborted = lines.find(|line| line.contains("Abort") && !line.contains("Aborting")).unwrap();
+    assert_eq!(cells(aborted), "lm Aborted 3 0");
     assert!(jobs.0.run("delete vcjob lm").status.success());
     assert_eq!(cells(lines.next().unwrap()), "lm Deleted 3 0");
+}
+
+#[test]
+fn a_watched_job_says_what_it_waits_for_and_others_are_not_shown() {
+    let jobs = Jobs::start();
+    jobs.apply("lm", 3, ENDLESS);
+    jobs.apply("other", 3, ENDLESS);
+    jobs.0.until("get lm", "0 of 2 nodes fit");
+    let mut watch = jobs.0.start("get lm --watch");
+    let mut lines = BufReader::new(watch.stdout()).lines().map(Result::unwrap);
+    assert!(lines.next().unwrap().ends_with(" MESSAGE"));
+    let waits = lines.next().unwrap();
+    assert!(waits.starts_with("lm ") && waits.contains("0 of 2 nodes fit"), "{waits}");
+    assert!(jobs.0.run("delete vcjob other lm").status.success());
+    assert!(lines.find(|line| line.contains("Deleted")).unwrap().starts_with("lm "));
 }
 
 #[test]
