@@ -23,8 +23,8 @@ pub use self::{
         SubmitHow, SubmitJob, SyncMode, TfjobArgs, VolcanojobArgs,
     },
     training::{
-        AttachArgs, CompletionArgs, PruneArgs, ScaleArgs, ScaleinArgs, ScaleinJob, ScaleoutArgs, ScaleoutJob, TopArgs,
-        TopJobArgs, TopNodeArgs, TopOutput, TopWhat, VersionArgs, WhoamiArgs,
+        AttachArgs, CompletionArgs, GpuMode, PruneArgs, ScaleArgs, ScaleinArgs, ScaleinJob, ScaleoutArgs, ScaleoutJob,
+        TopArgs, TopJobArgs, TopNodeArgs, TopOutput, TopWhat, VersionArgs, WhoamiArgs,
     },
     work::{
         Amounts, CascadeArg, DeleteArgs, JobArgs, JobVerb, JobVerbArgs, ListArgs, LogsArgs, QueueArgs, QueueCreateArgs,

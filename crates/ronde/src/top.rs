@@ -2,7 +2,7 @@
 //!
 //! What GPUs are busy with is known to their own monitoring only and not shown.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{
     api::core::v1::{Node, Pod},
@@ -14,51 +14,77 @@ use serde_json::{Value, json};
 
 use crate::{
     Context,
-    args::{TopArgs, TopJobArgs, TopNodeArgs, TopOutput, TopWhat},
+    args::{GpuMode, TopArgs, TopJobArgs, TopNodeArgs, TopOutput, TopWhat},
     client, environment,
-    failure::{Answer, Outcome},
+    failure::{Answer, Failure, Outcome},
     jobs::{
         any::{self, State},
         instances::Instance,
     },
     list::arena::{self, Row, Scope},
     objects,
+    printer::Reader,
     show::training::{self, Page},
     table,
 };
 
 const GPU: &str = "nvidia.com/gpu";
 const GIB: i128 = 1 << 30;
+/// Between two looks of `--refresh`, as with arena.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// Runs the verb.
 pub fn run(args: &TopArgs, context: &Context) -> Outcome {
     client::runtime()?.block_on(async {
-        match &args.what {
-            TopWhat::Job(args) => match &args.job {
-                Some(name) => one_job(args, name, context).await,
-                None => jobs(args, context).await,
-            },
-            TopWhat::Node(args) => nodes(args, context).await,
+        let (cluster, refresh) = match &args.what {
+            TopWhat::Job(args) => (&args.cluster, args.refresh),
+            TopWhat::Node(args) => (&args.cluster, args.refresh),
+        };
+        say_what_is_not_here(&args.what, context);
+        let client = client::connect_as(cluster).await?;
+        loop {
+            let reader = show_once(&client, &args.what, context).await?;
+            if !refresh || reader == Reader::Gone {
+                return Ok(Answer::Done);
+            }
+            tokio::time::sleep(PAUSE).await;
         }
     })
 }
 
-async fn jobs(args: &TopJobArgs, context: &Context) -> Outcome {
-    let client = client::connect_as(&args.cluster).await?;
+async fn show_once(client: &Client, what: &TopWhat, context: &Context) -> Result<Reader, Box<dyn Failure>> {
+    match what {
+        TopWhat::Job(args) => match &args.job {
+            Some(name) => one_job(client, args, name, context).await,
+            None => jobs(client, args, context).await,
+        },
+        TopWhat::Node(args) => nodes(client, args, context).await,
+    }
+}
+
+fn say_what_is_not_here(what: &TopWhat, context: &Context) {
+    let TopWhat::Node(args) = what else { return };
+    if args.metric {
+        context.printer.warn("`--metric` has no effect: what GPUs are busy with is known to their own monitoring only");
+    }
+    if matches!(args.gpu_mode, Some(GpuMode::Topology | GpuMode::Share)) {
+        context.printer.warn("no node is like that: a GPU is given to one pod at a time, whatever it is connected to");
+    }
+}
+
+async fn jobs(client: &Client, args: &TopJobArgs, context: &Context) -> Result<Reader, Box<dyn Failure>> {
     let own = args.namespace.as_deref().unwrap_or(client.default_namespace());
     let scope = Scope { namespace: (!args.all_namespaces).then_some(own), job_type: args.job_type };
-    let mut rows = arena::fetch(&client, scope).await?;
+    let mut rows = arena::fetch(client, scope).await?;
     rows.sort_by_key(|row| std::cmp::Reverse(row.requested));
     let now = environment::now();
     if args.output != TopOutput::Wide {
         let all: Value = rows.iter().map(|row| row.to_json(now)).collect();
-        training::write(&all, args.output == TopOutput::Json, context.printer);
-        return Ok(Answer::Done);
+        return Ok(training::write(&all, args.output == TopOutput::Json, context.printer));
     }
     let mut lines = arena::lines(&rows, "AGE", args.all_namespaces, now);
     lines.extend([String::new(), total(&rows)]);
-    context.printer.data(lines.join("\n"));
-    Ok(Answer::Done)
+    Ok(context.printer.data(lines.join("\n")))
 }
 
 fn total(rows: &[Row]) -> String {
@@ -68,16 +94,19 @@ fn total(rows: &[Row]) -> String {
     format!("Total Allocated/Requested GPUs of Training Jobs: {allocated}/{requested}")
 }
 
-async fn one_job(args: &TopJobArgs, name: &str, context: &Context) -> Outcome {
-    let client = client::connect_as(&args.cluster).await?;
+async fn one_job(
+    client: &Client,
+    args: &TopJobArgs,
+    name: &str,
+    context: &Context,
+) -> Result<Reader, Box<dyn Failure>> {
     let namespace = args.namespace.as_deref().unwrap_or(client.default_namespace());
-    let job = any::fetch(&client, namespace, name, args.job_type).await?;
-    let mut page = Page::fetch(&client, job, false).await?;
+    let job = any::fetch(client, namespace, name, args.job_type).await?;
+    let mut page = Page::fetch(client, job, false).await?;
     page.instances.retain(|one| args.instance.as_ref().is_none_or(|wanted| one.name == *wanted));
     let now = environment::now();
     if args.output != TopOutput::Wide {
-        training::write(&page.to_json(now), args.output == TopOutput::Json, context.printer);
-        return Ok(Answer::Done);
+        return Ok(training::write(&page.to_json(now), args.output == TopOutput::Json, context.printer));
     }
     let mut lines = page.head(now);
     lines.extend([String::new(), "Instances:".to_owned()]);
@@ -89,8 +118,7 @@ async fn one_job(args: &TopJobArgs, name: &str, context: &Context) -> Outcome {
     let (allocated, requested) =
         (page.instances.iter().map(Instance::allocated).sum::<i64>(), page.job.requested_gpus());
     lines.extend([String::new(), format!("Allocated/Requested GPUs of Job: {allocated}/{requested}")]);
-    context.printer.data(lines.join("\n"));
-    Ok(Answer::Done)
+    Ok(context.printer.data(lines.join("\n")))
 }
 
 /// A node, and what pods have of it.
@@ -101,23 +129,28 @@ struct Load {
     status: String,
     total: BTreeMap<&'static str, i128>,
     taken: BTreeMap<&'static str, i128>,
+    /// Namespace, name and GPUs of each.
+    pods: Vec<[String; 3]>,
 }
 
 /// What is counted, each in thousandths.
 const RESOURCES: [&str; 3] = [GPU, "cpu", "memory"];
 
-async fn nodes(args: &TopNodeArgs, context: &Context) -> Outcome {
-    let client = client::connect_as(&args.cluster).await?;
-    let mut loads = fetch(&client).await?;
+async fn nodes(client: &Client, args: &TopNodeArgs, context: &Context) -> Result<Reader, Box<dyn Failure>> {
+    let mut loads = fetch(client).await?;
     loads.retain(|load| args.nodes.is_empty() || args.nodes.contains(&load.name));
-    match args.output {
-        TopOutput::Wide => drop(context.printer.data(show(&loads).join("\n"))),
+    loads.retain(|load| args.gpu_mode.is_none_or(|wanted| load.gpu_mode() == wanted));
+    Ok(match args.output {
+        TopOutput::Wide => {
+            let details = if args.details { details(&loads) } else { Vec::new() };
+            let lines: Vec<String> = details.into_iter().chain(show(&loads)).collect();
+            context.printer.data(lines.join("\n"))
+        }
         other => training::write(&to_json(&loads), other == TopOutput::Json, context.printer),
-    }
-    Ok(Answer::Done)
+    })
 }
 
-async fn fetch(client: &Client) -> Result<Vec<Load>, Box<dyn crate::failure::Failure>> {
+async fn fetch(client: &Client) -> Result<Vec<Load>, Box<dyn Failure>> {
     let pods = objects::list::<Pod>(client, None, &[]).await?;
     let nodes = objects::list::<Node>(client, None, &[]).await?;
     Ok(nodes.iter().map(|node| Load::of(node, &pods)).collect())
@@ -147,8 +180,13 @@ impl Load {
             ),
             total: RESOURCES.map(|resource| (resource, milli(total.get(resource)))).into(),
             taken: RESOURCES.map(|resource| (resource, here.iter().map(|pod| requested(pod, resource)).sum())).into(),
+            pods: here.iter().map(|pod| instance(pod)).collect(),
             name,
         }
+    }
+
+    fn gpu_mode(&self) -> GpuMode {
+        if self.total[GPU] > 0 { GpuMode::Exclusive } else { GpuMode::None }
     }
 
     fn gpus(&self) -> (i128, i128) {
@@ -173,6 +211,31 @@ fn requested(pod: &Pod, resource: &str) -> i128 {
         milli(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()?.get(resource)))
     };
     containers.map(amount).sum()
+}
+
+fn instance(pod: &Pod) -> [String; 3] {
+    let gpus = requested(pod, GPU) / 1000;
+    [pod.namespace().unwrap_or_default(), pod.name_any(), gpus.to_string()]
+}
+
+/// Lays out the pods of each node.
+fn details(loads: &[Load]) -> Vec<String> {
+    let one = |load: &Load| {
+        let field = |name: &str, value: &str| format!("{:<13}{value}", format!("{name}:"));
+        let mut lines = vec![
+            field("Name", &load.name),
+            field("Status", &load.status),
+            field("Role", &load.role),
+            field("Address", &load.address),
+            String::new(),
+            "Instances:".to_owned(),
+        ];
+        let rows = load.pods.iter().map(|pod| pod.to_vec()).collect();
+        lines.extend(table::arena(&["NAMESPACE", "NAME", "GPU(Requested)"], rows, true));
+        lines.push(String::new());
+        lines
+    };
+    loads.iter().flat_map(one).collect()
 }
 
 fn show(loads: &[Load]) -> Vec<String> {
@@ -227,8 +290,9 @@ mod tests {
 
     fn pod(node: &str, phase: &str) -> Pod {
         let requests = json!({"cpu": "1500m", "memory": "1Gi", "nvidia.com/gpu": "1"});
+        let metadata = json!({"name": format!("{node}-1"), "namespace": "ml"});
         let spec = json!({"nodeName": node, "containers": [{"name": "c", "resources": {"requests": requests}}]});
-        serde_json::from_value(json!({"metadata": {}, "spec": spec, "status": {"phase": phase}})).unwrap()
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": {"phase": phase}})).unwrap()
     }
 
     #[test]
@@ -246,6 +310,22 @@ mod tests {
                 "1/2 (50%)",
             ]
         );
+        assert_eq!(
+            details(&loads[..1]),
+            [
+                "Name:        a",
+                "Status:      Ready",
+                "Role:        <none>",
+                "Address:     10.0.0.1",
+                "",
+                "Instances:",
+                "  NAMESPACE  NAME  GPU(Requested)",
+                "  ---------  ----  --------------",
+                "  ml         a-1   1",
+                "",
+            ]
+        );
+        assert_eq!(loads.iter().map(Load::gpu_mode).collect::<Vec<_>>(), [GpuMode::Exclusive, GpuMode::None]);
         let json = to_json(&loads);
         assert_eq!(json["gpuExclusiveNodes"][0]["allocatedGPUs"], 1);
         assert_eq!(json["normalNodes"][0]["name"], "b");

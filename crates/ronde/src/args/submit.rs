@@ -201,9 +201,51 @@ pub struct CommonArgs {
     #[arg(long, value_name = "DIR", default_value = "/training_logs")]
     pub logdir: String,
 
+    #[command(flatten)]
+    #[serde(skip)]
+    pub ignored: IgnoredArgs,
+
     /// The command, in one word or several; best in quotes, or after `--`.
     #[arg(value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Flags of arena for what is not here. They are taken, so that its commands work, and a line says that they do nothing.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub struct IgnoredArgs {
+    /// Has no effect: there is no registry of models.
+    #[arg(long, value_name = "NAME", hide = true)]
+    pub model_name: Option<String>,
+
+    /// Has no effect: there is no registry of models.
+    #[arg(long, value_name = "URL", hide = true)]
+    pub model_source: Option<String>,
+
+    /// Has no effect: GPUs are given whatever they are connected to. Of mpijob.
+    #[arg(long, hide = true)]
+    pub gputopology: bool,
+
+    /// Has no effect: the launcher has the mounts anyway. Of mpijob.
+    #[arg(long, hide = true)]
+    pub mounts_on_launcher: bool,
+
+    /// Has no effect: workers are reached without ssh, or as their image's sshd wants it. Of horovodjob.
+    #[arg(long, value_name = "PORT", hide = true)]
+    pub ssh_port: Option<u16>,
+}
+
+impl IgnoredArgs {
+    /// Returns what is to be said about them.
+    pub fn notices(&self) -> Vec<&'static str> {
+        let flags = [
+            (self.model_name.is_some(), "`--model-name` has no effect: there is no registry of models here"),
+            (self.model_source.is_some(), "`--model-source` has no effect: there is no registry of models here"),
+            (self.gputopology, "`--gputopology` has no effect: GPUs are given whatever they are connected to"),
+            (self.mounts_on_launcher, "`--mounts-on-launcher` has no effect: the launcher has the mounts anyway"),
+            (self.ssh_port.is_some(), "`--ssh-port` has no effect: workers need no sshd"),
+        ];
+        flags.into_iter().filter_map(|(is_given, notice)| is_given.then_some(notice)).collect()
+    }
 }
 
 /// What to do with the job that was described.

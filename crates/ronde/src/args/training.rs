@@ -178,6 +178,10 @@ pub struct TopJobArgs {
     #[arg(short, long, value_name = "POD", requires = "job")]
     pub instance: Option<String>,
 
+    /// Show it again every two seconds until Ctrl-C.
+    #[arg(short, long)]
+    pub refresh: bool,
+
     /// How to write it.
     #[arg(short, long, value_name = "FORMAT", default_value = "wide")]
     pub output: TopOutput,
@@ -192,9 +196,42 @@ pub struct TopNodeArgs {
     #[arg(value_name = "NODE")]
     pub nodes: Vec<String>,
 
+    /// Also show the pods on each node.
+    #[arg(short, long)]
+    pub details: bool,
+
+    /// Only nodes whose GPUs are used like this.
+    #[arg(short = 'm', long, value_name = "HOW")]
+    pub gpu_mode: Option<GpuMode>,
+
+    /// Show it again every two seconds until Ctrl-C.
+    #[arg(short, long)]
+    pub refresh: bool,
+
+    /// Has no effect: what GPUs are busy with is known to their own monitoring only.
+    #[arg(long, hide = true)]
+    pub metric: bool,
+
     /// How to write it.
     #[arg(short, long, value_name = "FORMAT", default_value = "wide")]
     pub output: TopOutput,
+}
+
+/// How the GPUs of a node are given to pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GpuMode {
+    /// The node has none.
+    #[value(alias = "n")]
+    None,
+    /// Each has one pod at a time.
+    #[value(alias = "e")]
+    Exclusive,
+    /// By their connections; no node here does so.
+    #[value(alias = "t")]
+    Topology,
+    /// Several pods share one; no node here does so.
+    #[value(alias = "s")]
+    Share,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -23,7 +23,7 @@ use crate::{
         instances::{self, Instance},
     },
     objects,
-    printer::Printer,
+    printer::{Printer, Reader},
     scale,
     table::{self, Span},
 };
@@ -58,22 +58,21 @@ pub async fn run(client: &Client, job: AnyJob, args: &GetArgs, context: &Context
     let page = Page::fetch(client, job, args.events).await?;
     match args.output {
         GetOutput::Json | GetOutput::Yaml => write(&page.to_json(now), args.output == GetOutput::Json, context.printer),
-        _ => drop(context.printer.data(page.lines(args.gpus, now).join("\n"))),
-    }
+        _ => context.printer.data(page.lines(args.gpus, now).join("\n")),
+    };
     Ok(Answer::Done)
 }
 
 /// Writes a value as arena does: with four spaces, and no end of line behind it.
-pub fn write(value: &Value, is_json: bool, printer: Printer) {
+pub fn write(value: &Value, is_json: bool, printer: Printer) -> Reader {
     if !is_json {
-        printer.data(get::yaml(value));
-        return;
+        return printer.data(get::yaml(value));
     }
     let mut text = Vec::new();
     let form = serde_json::ser::PrettyFormatter::with_indent(b"    ");
     let mut writer = serde_json::Serializer::with_formatter(&mut text, form);
     serde::Serialize::serialize(value, &mut writer).expect("a JSON value can be written");
-    printer.bytes(&text);
+    printer.bytes(&text)
 }
 
 impl Page {

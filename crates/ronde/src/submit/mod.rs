@@ -70,6 +70,7 @@ impl Failure for SubmitError {
 /// Runs the verb.
 pub fn run(args: &SubmitArgs, context: &Context) -> Outcome {
     let submission = build(&args.job)?;
+    submission.common.ignored.notices().into_iter().for_each(|notice| context.printer.warn(notice));
     if submission.how.dry_run {
         submission.print(context);
         return Ok(Answer::Done);

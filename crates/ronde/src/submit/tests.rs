@@ -164,6 +164,18 @@ fn workers_speak_for_a_job_with_parameter_servers() {
     assert_eq!(AnyJob::from(batch("volcanojob", &["--name=lm", "--image=i", "x"])).chief(), "lm-task-0");
 }
 
+#[test]
+fn flags_for_what_is_not_here_are_taken_and_said() {
+    let flags = ["--model-name=m", "--model-source=s3://m", "--gputopology", "--mounts-on-launcher", "--ssh-port=2222"];
+    let words: Vec<&str> = ["--name=lm", "--image=i"].into_iter().chain(flags).chain(["mpirun hostname"]).collect();
+    let job = submit("mpijob", &words);
+    let notices = build(&job).unwrap().common.ignored.notices();
+    let named = |flag: &&str| notices.iter().any(|it| it.contains(&format!("`{}`", flag.split('=').next().unwrap())));
+    assert!(notices.len() == flags.len() && flags.iter().all(named), "{notices:?}");
+    let plain = submit("mpijob", &["--name=lm", "--image=i", "mpirun hostname"]);
+    assert!(build(&plain).unwrap().common.ignored.notices().is_empty());
+}
+
 fn check_batch(name: &str, job: &Job, (job_type, tasks, min_available): (JobType, &str, i32), plugins: &[&str]) {
     assert_eq!(JobType::of_batch(job), job_type, "{name}");
     let task = |task: &ronde_api::TaskSpec| {
