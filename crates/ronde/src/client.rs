@@ -57,9 +57,21 @@ impl Failure for ClientError {
             Self::Refused { code: StatusCode::UNAUTHORIZED, .. } => {
                 Some("the kubeconfig is of another instance; see which context is selected".to_owned())
             }
+            Self::Refused { code: StatusCode::FORBIDDEN, message, .. } => lacking_right(message).map(str::to_owned),
             _ => None,
         }
     }
+}
+
+/// Says what to do about a right that a user lacks; an object can be forbidden for other reasons, which speak for themselves.
+fn lacking_right(message: &str) -> Option<&'static str> {
+    let is_about_rights = message.contains("is forbidden: User ");
+    let hint = if message.ends_with("at the cluster scope") {
+        "this looks at the whole cluster; what is about the jobs of one namespace (`-n`) needs rights there only"
+    } else {
+        "`kubectl auth can-i --list` shows what you may do here; examples/role.yaml is what users of jobs need"
+    };
+    is_about_rights.then_some(hint)
 }
 
 /// Returns a runtime for the few requests of one command.
@@ -218,8 +230,21 @@ mod tests {
         let error = refused(StatusCode::NOT_FOUND, body);
         assert_eq!(error.to_string(), "pods \"x\" not found");
         assert_eq!(error.blame(), Blame::User);
+        assert_eq!(error.hint(), None);
         let error = refused(StatusCode::BAD_GATEWAY, b"<html>\n");
         assert_eq!(error.to_string(), "the Kubernetes API answered 502 Bad Gateway: <html>");
         assert_eq!(error.blame(), Blame::Environment);
+    }
+
+    #[test]
+    fn a_right_that_is_lacking_has_a_hint_and_other_refusals_have_none() {
+        let hint = |message: &str| {
+            let (code, reason) = (StatusCode::FORBIDDEN, "Forbidden".to_owned());
+            ClientError::Refused { code, reason, message: message.to_owned() }.hint().unwrap_or_default()
+        };
+        let cannot = r#"nodes is forbidden: User "ann" cannot list resource "nodes" in API group """#;
+        assert!(hint(&format!("{cannot} at the cluster scope")).starts_with("this looks at the whole cluster"));
+        assert!(hint(&format!("{cannot} in the namespace \"ml\"")).contains("examples/role.yaml"));
+        assert_eq!(hint(r#"queues "root" is forbidden: queue `root` is always there"#), "");
     }
 }

@@ -88,6 +88,14 @@ fn queues() {
 }
 
 #[test]
+fn rights() {
+    if variable("RONDE_SCENARIOS_KUBECONFIG").is_none() {
+        return skip("whoever may use the API server of one machine may do everything (`make e2e` runs this test)");
+    }
+    check("rights");
+}
+
+#[test]
 fn training_job() {
     if variable("RONDE_SCENARIOS_KUBECONFIG").is_none() {
         return skip("on nodes of our own workers leave by themselves, see seed 002 (`make e2e` runs this test)");
@@ -99,7 +107,17 @@ fn training_job() {
 fn every_scenario_is_run() {
     assert_eq!(
         transcript::names_in(&directory().join("scenarios")),
-        ["chart", "chart_host_network", "chart_of_version_1", "faults", "gang", "policies", "queues", "training_job"]
+        [
+            "chart",
+            "chart_host_network",
+            "chart_of_version_1",
+            "faults",
+            "gang",
+            "policies",
+            "queues",
+            "rights",
+            "training_job"
+        ]
     );
 }
 
