@@ -75,10 +75,11 @@ impl Training {
 
     /// The step from which on it may end at any moment; the rest takes a second and more.
     pub fn nearly_done(&self) -> u64 {
-        self.length - match self.kind {
-            Kind::NumPy => 60,
-            Kind::PyTorch => 6,
-        }
+        self.length
+            - match self.kind {
+                Kind::NumPy => 60,
+                Kind::PyTorch => 6,
+            }
     }
 
     /// Looks at what a training has said, which must have the right loss and the right count of samples.
