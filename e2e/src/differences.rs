@@ -31,6 +31,17 @@ const NOT_THERE: &str = "\
 
 ";
 
+/// What is different but too large for a step.
+const NOT_SHOWN: &str = "\
+## What no step shows
+
+- **The size of an object**: at most 3 MiB, as of a body. What patches grow beyond that gets 413,
+  with the words of a body that is too large: it is the client that asks for too much. Behind the
+  real server etcd refuses a write above 1.5 MiB, whether it came whole or by patches, and the
+  client gets 500 with etcd's words.
+
+";
+
 const DIFFERENT: &str = "\
 ## What is different
 
@@ -44,7 +55,7 @@ gone fails the suite until its mark is removed.
 ///
 /// When a scenario is malformed.
 pub fn known_differences(cases: &[Case]) -> Result<String, SuiteError> {
-    let mut text = [HEAD, NOT_THERE, DIFFERENT].concat();
+    let mut text = [HEAD, NOT_THERE, NOT_SHOWN, DIFFERENT].concat();
     for case in cases {
         let steps = case.scenario()?.steps;
         let marked: Vec<_> =
