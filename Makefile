@@ -87,7 +87,7 @@ bench-apiserver: preflight ## Measure the API server beside kube-apiserver with 
 	@release="$$(tools/target-dir.sh)/release"; \
 	"$$release/ronde-bench" apiserver --ronde "$$release/ronde" --kubernetes e2e/kubernetes.sh
 
-bench-collective: preflight ## Measure collectives beside Open MPI and Gloo, alone and as Python calls them (PYTHON has PyTorch)
+bench-collective: preflight ## Measure collectives beside Open MPI, Gloo and Horovod, alone and as Python calls them (PYTHON has PyTorch, HOROVOD_PYTHON Horovod)
 	cargo build $(LOCKED) --release -p ronde-bench -p ronde-python
 	@release="$$(tools/target-dir.sh)/release"; \
 	"$$release/ronde-bench" collective
@@ -99,10 +99,12 @@ bench-gang: preflight ## Measure gangs on a real API server from the first reque
 	@release="$$(tools/target-dir.sh)/release"; \
 	"$$release/ronde-bench" gang --ronde "$$release/ronde" --kubernetes e2e/kubernetes.sh
 
-bench-elastic: preflight ## Measure how long a training stands still when ranks die, come and go (needs NumPy)
+bench-elastic: preflight ## Measure how long a training stands still when ranks die, come and go (needs NumPy), beside Horovod if HOROVOD_PYTHON has it
 	cargo build $(LOCKED) --release -p ronde-launch -p ronde-python -p ronde-bench
 	@release="$$(tools/target-dir.sh)/release"; \
-	"$$release/ronde-bench" elastic --launcher "$$release/horovodrun" --library "$$release/lib_ronde.so"
+	"$$release/ronde-bench" elastic --launcher "$$release/horovodrun" --package "$$(tools/python-tree.sh release)" \
+	--python "$$(tools/find-python.sh numpy cloudpickle || tools/numpy-python.sh)" \
+	$${HOROVOD_PYTHON:+--horovod-python "$$HOROVOD_PYTHON"}
 
 bench-node: preflight ## Measure pods beside kubelet with containerd, as ratios (that needs root)
 	cargo build $(LOCKED) --release -p ronde -p ronde-bench

@@ -1,22 +1,24 @@
 //! A job under measurement: the launcher as a process, its hosts in a file, and what its workers say.
 
 use std::{
-    env,
     io::{BufRead as _, BufReader},
-    os::unix::fs::symlink,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
-use super::Options;
+use super::peer::Peer;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const WORKER: &str = include_str!("worker.py");
+const GLANCE: Duration = Duration::from_millis(5);
+/// Lines of what a launcher that failed has written.
+const LAST_WORDS: usize = 10;
+/// Horovod loses a change of hosts within the second of another.
+const REST: Duration = Duration::from_millis(2500);
 
 pub struct Job {
     child: Child,
@@ -24,6 +26,7 @@ pub struct Job {
     lines: mpsc::Receiver<String>,
     /// Process and seconds of imports of every worker so far.
     workers: Vec<(String, f64)>,
+    is_watching: bool,
 }
 
 /// Seconds since 1970, as Python's `time.time()` says them.
@@ -31,25 +34,27 @@ pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
+/// Lets a training go on for a while.
+pub fn rest() {
+    thread::sleep(REST);
+}
+
 impl Job {
-    pub fn start(options: &Options, hosts: &str, words: &str) -> anyhow::Result<Self> {
+    /// Starts a training on hosts, each as `name:slots`.
+    pub fn start(peer: &Peer, hosts: &[&str], ranks: &str) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let file = folder.path().join("hosts");
-        fs_err::write(&file, hosts)?;
-        fs_err::write(folder.path().join("worker.py"), WORKER)?;
-        build_package(folder.path(), &options.library)?;
-        let mut child = Command::new(&options.launcher)
-            .args(words.split(' '))
-            .args(["--host-discovery-script", &format!("cat {}", file.display())])
-            .arg(&options.python)
-            .arg(folder.path().join("worker.py"))
-            .env("RONDE_HOSTS_FILE", &file)
-            .env("PYTHONPATH", folder.path())
-            .env("OMP_NUM_THREADS", "1")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("cannot start the launcher")?;
+        let path = |name: &str| folder.path().join(name);
+        fs_err::write(path("hosts"), hosts.join("\n"))?;
+        fs_err::write(path("worker.py"), peer.script)?;
+        fs_err::write(path("discover.sh"), discovery(folder.path()))?;
+        let script = format!("sh {}", path("discover.sh").display());
+        let mut command = peer.launch(&["-np", ranks, "--min-np", "1", "--host-discovery-script", &script]);
+        if peer.is_watching {
+            command.env("RONDE_HOSTS_FILE", path("hosts"));
+        }
+        let errors = fs_err::File::create(path("errors"))?.into_parts().0;
+        command.arg(path("worker.py")).stdout(Stdio::piped()).stderr(errors);
+        let mut child = command.spawn().context("cannot start the launcher")?;
         let stdout = child.stdout.take().context("the launcher has no output")?;
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
@@ -59,18 +64,14 @@ impl Job {
                 }
             }
         });
-        Ok(Self { child, folder, lines, workers: Vec::new() })
+        Ok(Self { child, folder, lines, workers: Vec::new(), is_watching: peer.is_watching })
     }
 
     /// Waits for a step of a ring of so many ranks that ended after a time; returns when it did.
     pub fn wait_for_step(&mut self, size: usize, after: f64) -> anyhow::Result<f64> {
         loop {
-            let line = self.lines.recv_timeout(PATIENCE).context("the training stands still")?;
-            let words: Vec<&str> = line.split_once("<stdout>:").map_or("", |(_, it)| it).split(' ').collect();
-            match words[..] {
-                ["worker", pid, "imported", "in", seconds] => {
-                    self.workers.push((pid.to_owned(), seconds.parse()?));
-                }
+            let line = self.next_line()?;
+            match said(&line)[..] {
                 ["step", _, "of", of, "at", at] if of == size.to_string() && at.parse::<f64>()? > after => {
                     return Ok(at.parse()?);
                 }
@@ -79,45 +80,97 @@ impl Job {
         }
     }
 
+    /// Returns what the imports of the worker that came as the `number`th took.
+    pub fn wait_for_imports(&mut self, number: usize) -> anyhow::Result<f64> {
+        while self.workers.len() < number {
+            self.next_line()?;
+        }
+        Ok(self.workers[number - 1].1)
+    }
+
     /// Kills the worker that came last; returns when.
     pub fn kill_youngest(&mut self) -> anyhow::Result<f64> {
         let (pid, _) = self.workers.last().context("there is no worker")?;
         let at = now();
-        Command::new("kill").args(["-9", pid]).status()?;
+        kill(pid)?;
         Ok(at)
     }
 
-    pub fn last_imports(&self) -> anyhow::Result<f64> {
-        Ok(self.workers.last().context("there is no worker")?.1)
-    }
-
-    /// Changes the hosts; returns when.
-    pub fn set_hosts(&self, hosts: &str) -> anyhow::Result<f64> {
-        let path = |name: &str| self.folder.path().join(name);
-        fs_err::write(path("draft"), hosts)?;
+    /// Changes the hosts; returns when the launcher could know.
+    pub fn set_hosts(&self, hosts: &[&str]) -> anyhow::Result<f64> {
+        fs_err::write(self.path("draft"), hosts.join("\n"))?;
         let at = now();
-        fs_err::rename(path("draft"), path("hosts"))?;
-        Ok(at)
+        fs_err::rename(self.path("draft"), self.path("hosts"))?;
+        if self.is_watching { Ok(at) } else { self.wait_until_told(hosts, at) }
+    }
+
+    /// Waits until the launcher has asked for the hosts and heard of these; returns when it did.
+    fn wait_until_told(&self, hosts: &[&str], after: f64) -> anyhow::Result<f64> {
+        let wanted = hosts.join(" ");
+        while now() < after + PATIENCE.as_secs_f64() {
+            let told = fs_err::read_to_string(self.path("told"))?;
+            for (at, heard) in told.lines().filter_map(|line| line.split_once(' ')) {
+                let at: f64 = at.parse()?;
+                if at > after && heard == wanted {
+                    return Ok(at);
+                }
+            }
+            thread::sleep(GLANCE);
+        }
+        bail!("the launcher does not ask for hosts")
+    }
+
+    fn next_line(&mut self) -> anyhow::Result<String> {
+        let Ok(line) = self.lines.recv_timeout(PATIENCE) else {
+            bail!("the training stands still; the last words were:\n{}", self.last_words());
+        };
+        if let ["worker", pid, "imported", "in", seconds] = said(&line)[..] {
+            self.workers.push((pid.to_owned(), seconds.parse()?));
+        }
+        Ok(line)
+    }
+
+    fn last_words(&self) -> String {
+        let errors = fs_err::read(self.path("errors")).unwrap_or_default();
+        let errors = String::from_utf8_lossy(&errors);
+        let lines: Vec<&str> = errors.lines().collect();
+        lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // Whatever it has started goes with it.
+        // What ours has started goes with it; workers of another launcher may take their time.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        for (pid, _) in &self.workers {
+            let folder = self.folder.path().to_string_lossy();
+            let command = fs_err::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            if String::from_utf8_lossy(&command).contains(&*folder) {
+                let _ = kill(pid);
+            }
+        }
     }
 }
 
-/// Makes the `ronde` package of the checkout importable without installing it.
-pub fn build_package(folder: &Path, library: &Path) -> anyhow::Result<()> {
-    let package = folder.join("ronde");
-    fs_err::create_dir_all(&package)?;
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/ronde/ronde");
-    for file in fs_err::read_dir(&source)? {
-        let file = file?;
-        symlink(file.path(), package.join(file.file_name()))?;
-    }
-    symlink(env::current_dir()?.join(library), package.join("_ronde.so"))?;
+/// The program that a launcher asks for hosts; it notes when it was asked, and what it says.
+fn discovery(folder: &Path) -> String {
+    let folder = folder.display();
+    let note = format!(r#"echo "$(date +%s.%N)" $hosts >> {folder}/told"#);
+    format!("hosts=$(cat {folder}/hosts)\n{note}\necho \"$hosts\"\n")
+}
+
+/// The words of a worker, without who it is.
+fn said(line: &str) -> Vec<&str> {
+    line.split_once("<stdout>:").map_or("", |(_, it)| it).split(' ').collect()
+}
+
+fn kill(pid: &str) -> anyhow::Result<()> {
+    // Who has ended in the meantime is no news.
+    Command::new("kill").args(["-9", pid]).stderr(Stdio::null()).status()?;
     Ok(())
 }
