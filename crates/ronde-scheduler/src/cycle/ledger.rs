@@ -103,17 +103,20 @@ impl Ledger {
     }
 
     fn open(&mut self, queue: Queue, cluster: &Cluster) {
-        let demand = cluster.demand.get(&queue.name).cloned().unwrap_or_default();
-        let mut wanted = demand.allocated.clone();
-        wanted.add_row(&demand.asked, 1);
+        // Not all of it: it lists the groups of the queue, too many to be copied in every cycle.
+        let demand = cluster.demand.get(&queue.name);
+        let (allocated, leaving) =
+            demand.map(|demand| (demand.allocated.clone(), demand.leaving.clone())).unwrap_or_default();
+        let mut wanted = allocated.clone();
+        demand.into_iter().for_each(|demand| wanted.add_row(&demand.asked, 1));
         self.by_name.insert(queue.name.clone(), self.accounts.len());
         self.accounts.push(Account {
             guarantee: row(&queue.guarantee, cluster),
             queue,
             parent: None,
             children: Vec::new(),
-            allocated: demand.allocated,
-            leaving: demand.leaving,
+            allocated,
+            leaving,
             wanted,
             deserved: Row::default(),
             limits: BTreeMap::new(),
