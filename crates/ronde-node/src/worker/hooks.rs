@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, Read as _},
+    io::{self, Read as _, Seek as _, SeekFrom},
     path::Path,
 };
 
@@ -24,6 +24,8 @@ const MESSAGE_BYTES_MAX: u64 = 4096;
 /// Lines and bytes of the log that stand in for a message.
 const LOG_LINES: usize = 80;
 const LOG_BYTES_MAX: usize = 2048;
+/// They are looked for in that much of its end: a log may be long.
+const LOG_READ_MAX: u64 = 1 << 16;
 
 impl Worker {
     /// Takes up containers that are found running after a restart of the daemon: what was published is what is known.
@@ -124,7 +126,7 @@ impl Worker {
         let failed = record.end.as_ref().is_some_and(|end| end.code != 0);
         if own.is_empty() && falls_back && failed {
             let log = self.folder.logs(name).join(format!("{}.log", record.attempt));
-            return Some(last_lines(&fs::read_to_string(log).unwrap_or_default()));
+            return Some(last_lines(&read_end(&log).unwrap_or_default()));
         }
         Some(own).filter(|own| !own.is_empty())
     }
@@ -229,6 +231,16 @@ fn read_start(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Reads the end of a log, which may have any bytes in it.
+fn read_end(path: &Path) -> io::Result<String> {
+    let mut file = fs::File::open(path)?;
+    let from = file.metadata()?.len().saturating_sub(LOG_READ_MAX);
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(LOG_READ_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// What the published status says of the probes of one attempt of a container.
 fn published(pod: &Pod, name: &str, attempt: u32) -> Option<Health> {
     let status = pod.status.as_ref()?;
@@ -245,4 +257,21 @@ fn last_lines(log: &str) -> String {
     let text: String = texts[from..].iter().flat_map(|line| [*line, "\n"]).collect();
     let start = text.len().saturating_sub(LOG_BYTES_MAX);
     text[text.ceil_char_boundary(start)..].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_long_log_of_any_bytes_stands_in_for_a_message() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0.log");
+        let mut log: Vec<u8> = b"2026-01-01T00:00:00.000000000Z stdout F working\n".repeat(4000);
+        log.extend_from_slice(b"2026-01-01T00:00:01.000000000Z stderr F not \xff text\n");
+        fs::write(&path, &log).unwrap();
+        let text = last_lines(&read_end(&path).unwrap());
+        assert!(text.ends_with("working\nnot \u{fffd} text\n"), "{text}");
+        assert_eq!(text.lines().count(), LOG_LINES);
+    }
 }
