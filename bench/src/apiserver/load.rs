@@ -1,22 +1,21 @@
 //! The work that both servers are given.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::future::try_join_all;
 use http::Request;
 use http_body_util::BodyExt as _;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::peer::Peer;
+use super::{peer::Peer, watchers::Watchers};
 
 const CLIENTS: usize = 16;
 const CREATES_PER_CLIENT: usize = 250;
 const PODS: usize = 5_000;
 const LISTS: usize = 10;
 const WATCHERS: usize = 200;
-const UPDATES: usize = 20;
+const UPDATES: usize = 100;
 const PODS_PATH: &str = "/api/v1/namespaces/bench/pods";
 const MAPS_PATH: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -96,48 +95,22 @@ pub async fn fan_out(peer: &Peer) -> anyhow::Result<FanOut> {
     let client = peer.client().await?;
     let made = send(&client, "POST", MAPS_PATH, &json!({"metadata": {"name": "fan"}, "data": {"n": "0"}})).await?;
     let made: Value = serde_json::from_slice(&made)?;
-    let version = made["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-    let (seen, mut sightings) = unbounded_channel();
+    let version = made["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     let path = format!("{MAPS_PATH}?watch=1&resourceVersion={version}&fieldSelector=metadata.name%3Dfan");
-    for _ in 0..WATCHERS {
-        let (watcher, path, seen) = (peer.client().await?, path.clone(), seen.clone());
-        let response = watcher.send(Request::get(&path).body(Body::empty())?).await?;
-        tokio::spawn(count_lines(response.into_body(), seen, watcher));
-    }
-    let (mut answered, mut last_seen) = (Vec::new(), Vec::new());
+    let mut watchers = Watchers::open(peer, &path, WATCHERS).await?;
+    let (mut answered, mut seen) = (Vec::new(), Vec::new());
     for number in 1..=UPDATES {
-        let started = Instant::now();
         let patch = json!({"data": {"n": number.to_string()}});
+        let started = Instant::now();
         let update = async {
             send(&client, "PATCH", &format!("{MAPS_PATH}/fan"), &patch).await?;
-            anyhow::Ok(started.elapsed())
+            anyhow::Ok(Instant::now())
         };
-        let (answer, sight) = tokio::try_join!(update, all_see(started, &mut sightings))?;
-        answered.push(answer.as_secs_f64() * 1000.0);
-        last_seen.push(sight.as_secs_f64() * 1000.0);
+        let (answer, sight) = tokio::try_join!(update, watchers.all_see())?;
+        answered.push((answer - started).as_secs_f64() * 1000.0);
+        seen.push((sight - started).as_secs_f64() * 1000.0);
     }
-    Ok(FanOut { answered_ms: median(answered), seen_ms: median(last_seen) })
-}
-
-/// Waits for a sighting of every watcher; returns how long after the start the last one was.
-async fn all_see(started: Instant, sightings: &mut UnboundedReceiver<()>) -> anyhow::Result<Duration> {
-    for _ in 0..WATCHERS {
-        let waited = tokio::time::timeout(Duration::from_secs(30), sightings.recv()).await?;
-        anyhow::ensure!(waited.is_some(), "all watchers are gone");
-    }
-    Ok(started.elapsed())
-}
-
-/// Reports every event line of a watch. The client is kept so that its connection stays open.
-async fn count_lines(mut body: Body, seen: UnboundedSender<()>, _client: Client) {
-    while let Some(Ok(frame)) = body.frame().await {
-        let lines = frame.data_ref().map_or(0, |data| data.split(|byte| *byte == b'\n').count() - 1);
-        for _ in 0..lines {
-            if seen.send(()).is_err() {
-                return;
-            }
-        }
-    }
+    Ok(FanOut { answered_ms: median(answered), seen_ms: median(seen) })
 }
 
 async fn send(client: &Client, method: &str, path: &str, body: &Value) -> anyhow::Result<Vec<u8>> {

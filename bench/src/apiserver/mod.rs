@@ -5,6 +5,7 @@
 
 mod load;
 mod peer;
+mod watchers;
 
 use std::path::Path;
 

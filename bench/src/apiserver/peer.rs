@@ -3,13 +3,35 @@
 use std::{
     path::{Path, PathBuf},
     process::Stdio,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
-use kube::{Client, Config, config::KubeConfigOptions};
+use kube::{
+    Client, Config,
+    client::ConfigExt as _,
+    config::{KubeConfigOptions, Kubeconfig},
+};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
+use tokio_rustls::rustls::ClientConfig;
+
+/// What it takes to speak with a server without a client.
+pub struct Access {
+    pub host: String,
+    pub address: String,
+    pub tls: Arc<ClientConfig>,
+    token: String,
+}
+
+impl Access {
+    /// A request for a path, as the bytes of HTTP/1.1.
+    pub fn get(&self, path: &str) -> String {
+        let Self { address, token, .. } = self;
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n")
+    }
+}
 
 /// A running server.
 pub struct Peer {
@@ -71,6 +93,17 @@ impl Peer {
         client(&self.kubeconfig).await
     }
 
+    pub async fn access(&self) -> anyhow::Result<Access> {
+        let config = config(&self.kubeconfig).await?;
+        let host = config.cluster_url.host().context("no host")?.to_owned();
+        let port = config.cluster_url.port_u16().context("no port")?;
+        let tls = Arc::new(config.rustls_client_config()?);
+        // Only what is written out again shows its secrets.
+        let written = serde_json::to_value(&config.auth_info)?;
+        let token = written["token"].as_str().context("no token")?.to_owned();
+        Ok(Access { address: format!("{host}:{port}"), host, tls, token })
+    }
+
     /// Returns the memory that the server holds after a few seconds of rest.
     pub async fn idle_mb(&self) -> anyhow::Result<f64> {
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -90,9 +123,12 @@ impl Peer {
 }
 
 async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
-    let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
+    Ok(Client::try_from(config(kubeconfig).await?)?)
+}
+
+async fn config(kubeconfig: &Path) -> anyhow::Result<Config> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
 
 async fn is_ready(kubeconfig: &Path) -> bool {
