@@ -44,7 +44,7 @@ impl Watchers {
         let access = peer.access().await?;
         let request = access.get(path);
         let (opened, is_open) = oneshot::channel();
-        let (_open, closed) = oneshot::channel::<()>();
+        let (open_end, closed) = oneshot::channel::<()>();
         let (all_saw, sightings) = unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         thread::spawn(move || {
@@ -60,7 +60,7 @@ impl Watchers {
             });
         });
         is_open.await??;
-        Ok(Self { sightings, _open })
+        Ok(Self { sightings, _open: open_end })
     }
 
     /// Waits until every watcher has seen one more event; returns when the last one did.
