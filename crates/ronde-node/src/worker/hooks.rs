@@ -15,6 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Note, Task, Worker, build, reach::InContainer};
 use crate::{
     lifecycle::{ContainerSeen, HookState, RunState, Severity, StopReason},
+    logs::record::Record as LogRecord,
     probes::{Health, ProbeState, Target, Watching, run_hook, watch_health},
     supervisor::record::Record,
 };
@@ -231,14 +232,14 @@ fn read_start(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Reads the end of a log, which may have any bytes in it.
-fn read_end(path: &Path) -> io::Result<String> {
+/// Reads the end of a log.
+fn read_end(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = fs::File::open(path)?;
     let from = file.metadata()?.len().saturating_sub(LOG_READ_MAX);
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
     file.take(LOG_READ_MAX).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(bytes)
 }
 
 /// What the published status says of the probes of one attempt of a container.
@@ -250,11 +251,12 @@ fn published(pod: &Pod, name: &str, attempt: u32) -> Option<Health> {
     Some(Health { started: found.started == Some(true), ready: found.ready, unhealthy: None })
 }
 
-/// The end of a log, without the timestamps.
-fn last_lines(log: &str) -> String {
-    let texts: Vec<&str> = log.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap_or_default()).collect();
-    let from = texts.len().saturating_sub(LOG_LINES);
-    let text: String = texts[from..].iter().flat_map(|line| [*line, "\n"]).collect();
+/// The last texts of a log, which may have any bytes in them.
+fn last_lines(log: &[u8]) -> String {
+    // Where the log was cut there is no record.
+    let records: Vec<LogRecord<'_>> = log.split(|byte| *byte == b'\n').filter_map(LogRecord::parse).collect();
+    let last = &records[records.len().saturating_sub(LOG_LINES)..];
+    let text: String = last.iter().flat_map(|record| [String::from_utf8_lossy(record.text), "\n".into()]).collect();
     let start = text.len().saturating_sub(LOG_BYTES_MAX);
     text[text.ceil_char_boundary(start)..].to_owned()
 }
