@@ -39,11 +39,13 @@ impl Server {
             assert!(command.status().unwrap().success());
         }
         let at = |name: &str| sandbox.path(name).display().to_string();
+        // A home of its own: a shell that is killed while it reads the user's start files may leave them locked.
         let server = format!(
             "ListenAddress {ADDRESS}\nPort {port}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
-             PidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n",
+             PidFile none\nPermitRootLogin yes\nPasswordAuthentication no\nSetEnv HOME={}\n",
             at("host"),
-            at("user.pub")
+            at("user.pub"),
+            sandbox.folder.path().display()
         );
         fs_err::write(sandbox.path("sshd_config"), server).unwrap();
         let client = format!(

@@ -84,10 +84,11 @@ impl Hosts {
             assert!(command.status().unwrap().success());
         }
         let at = |name: &str| self.path(name).display().to_string();
-        let (key, users) = (at("host"), at("user.pub"));
+        // A home of its own: a shell that is killed while it reads the user's start files may leave them locked.
+        let (key, users, home) = (at("host"), at("user.pub"), self.folder.path().display());
         let server = format!(
             "Port {PORT}\nHostKey {key}\nAuthorizedKeysFile {users}\nStrictModes no\nUsePAM no\nPidFile none\n\
-             PermitRootLogin yes\nPasswordAuthentication no\nMaxStartups 100\n"
+             PermitRootLogin yes\nPasswordAuthentication no\nMaxStartups 100\nSetEnv HOME={home}\n"
         );
         fs::write(self.path("sshd_config"), server).unwrap();
         let client = format!("UserKnownHostsFile {}\nLogLevel ERROR\nBatchMode yes\n", at("known"));
