@@ -42,10 +42,9 @@ pub fn living(folder: &PodFolder) -> io::Result<Option<u32>> {
 /// Ends the pod's supervisor with everything in it; also one that is about to start.
 pub async fn retire(folder: &PodFolder) -> io::Result<()> {
     let gone = async {
-        let mut is_told = false;
         while !start::refuse(folder)? {
-            // One that has just started may not listen yet.
-            is_told = is_told || order(folder, &Order::Quit).await.is_ok();
+            // One that has just started may not listen yet, and another may have come after the one that was told.
+            let _ = order(folder, &Order::Quit).await;
             sleep(QUIT_POLL).await;
         }
         Ok(())

@@ -12,7 +12,7 @@ pub mod control;
 pub mod folder;
 pub mod record;
 mod run;
-mod start;
+pub(crate) mod start;
 
 pub use self::{
     container::remove_files,

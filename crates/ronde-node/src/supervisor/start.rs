@@ -123,7 +123,7 @@ fn lock(folder: &PodFolder) -> io::Result<OwnedFd> {
     let file = rustix::fs::open(folder.lock(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| io::Error::other("the pod has a supervisor already"))?;
-    if !folder.description().exists() {
+    if !is_wanted(folder) {
         return Err(io::Error::other("the pod is not wanted any more"));
     }
     rustix::fs::ftruncate(&file, 0)?;
@@ -148,6 +148,11 @@ pub fn want(folder: &PodFolder, pod: &Pod) -> io::Result<()> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
     rustix::fs::open(folder.lock(), flags, Mode::from_raw_mode(0o600))?;
     fs::write(folder.description(), serde_json::to_vec(pod)?)
+}
+
+/// Whether a supervisor is wanted: it lives, or it may come at any moment, or it has died.
+pub fn is_wanted(folder: &PodFolder) -> bool {
+    folder.description().exists()
 }
 
 /// Says that no supervisor is wanted, so that one that was about to start when its daemon was killed ends itself.

@@ -16,7 +16,7 @@ use crate::{
     node::CLUSTER_DOMAIN,
     orphans,
     sandbox::spec::Pids,
-    supervisor::{Pod, client, control::Order, remove_files},
+    supervisor::{Pod, client, control::Order, remove_files, start},
 };
 
 const SIGKILL: i32 = 9;
@@ -122,12 +122,13 @@ impl Worker {
     async fn take_down(&mut self, now: Timestamp) -> io::Result<()> {
         self.tasks.clear();
         self.news = None;
+        let made = sandbox::read(&self.folder)?;
+        // Of one that was not finished nobody knows whether it has come to the network.
+        let has_address = made.map_or_else(|| start::is_wanted(&self.folder), |made| made.ip.is_some());
         client::retire(&self.folder).await?;
         self.end_orphans().await?;
         sandbox::record_lost(&self.folder, now)?;
-        if let Some(network) = &self.node.network
-            && sandbox::read(&self.folder)?.is_some_and(|made| made.ip.is_some())
-        {
+        if let Some(network) = self.node.network.as_ref().filter(|_| has_address) {
             network.detach(&self.uid).await.map_err(io::Error::other)?;
         }
         sandbox::forget(&self.folder)
@@ -147,6 +148,7 @@ impl Worker {
 
     async fn tear_down(&mut self, now: Timestamp) -> io::Result<()> {
         self.take_down(now).await?;
+        self.sandbox_failed = None;
         self.node.gpus_taken.lock().release(&self.uid);
         let folder = self.folder.clone();
         // What the containers have written may be large.

@@ -235,7 +235,7 @@ impl Worker {
             _ => self.news = None,
         }
         match (&seen, &self.sandbox_failed) {
-            (Sandbox::Absent, Some(failed)) => Ok((failed.clone(), made)),
+            (Sandbox::Absent | Sandbox::Lost { .. }, Some(failed)) => Ok((failed.clone(), made)),
             (Sandbox::Ready { ip: None }, _) if self.node.network.is_none() => {
                 Ok((Sandbox::Ready { ip: Some(self.node.host_ip()) }, made))
             }

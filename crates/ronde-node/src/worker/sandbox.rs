@@ -1,6 +1,7 @@
 //! The pod's sandbox over time: made, found again after a restart, lost, taken down.
 //!
-//! `sandbox.json` in the pod's folder says that one was made; the supervisor's lock says whether it lives.
+//! `sandbox.json` in the pod's folder says that one was made; the supervisor's lock says whether it lives. A supervisor
+//! that is wanted without that file is of a sandbox that was not finished: the daemon was killed on the way.
 
 use std::{io, net::Ipv4Addr, path::PathBuf};
 
@@ -14,6 +15,7 @@ use crate::{
         client,
         folder::PodFolder,
         record::{self, End},
+        start,
     },
 };
 
@@ -58,7 +60,10 @@ pub fn forget(folder: &PodFolder) -> io::Result<()> {
 
 /// Returns how the sandbox is; a death is written down when it is first seen.
 pub fn observe(folder: &PodFolder, now: Timestamp) -> io::Result<(Sandbox, Option<Made>)> {
-    let Some(mut made) = read(folder)? else { return Ok((Sandbox::Absent, None)) };
+    let Some(mut made) = read(folder)? else {
+        let sandbox = if start::is_wanted(folder) { Sandbox::Lost { at: now } } else { Sandbox::Absent };
+        return Ok((sandbox, None));
+    };
     if let Some(at) = made.lost_at {
         return Ok((Sandbox::Lost { at }, Some(made)));
     }
@@ -79,4 +84,23 @@ pub fn record_lost(folder: &PodFolder, at: Timestamp) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervisor::Pod;
+
+    #[test]
+    fn one_that_was_not_finished_is_there_until_it_is_taken_down() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = PodFolder(place.path().join("pod"));
+        let pod = Pod { hostname: "h".into(), isolated: false, host_network: true, host_ipc: true, memory: Vec::new() };
+        let now = Timestamp::UNIX_EPOCH;
+        assert_eq!(observe(&folder, now).unwrap(), (Sandbox::Absent, None));
+        start::want(&folder, &pod).unwrap();
+        assert_eq!(observe(&folder, now).unwrap(), (Sandbox::Lost { at: now }, None));
+        assert!(start::refuse(&folder).unwrap());
+        assert_eq!(observe(&folder, now).unwrap(), (Sandbox::Absent, None));
+    }
 }
