@@ -81,6 +81,26 @@ fn pods_do_not_notice_that_ronde_ends_or_is_killed() {
     wait_until("the pod's folder is gone", LIMIT, || (!folder.exists()).then_some(()));
 }
 
+/// As if ronde had been killed before it could write down that the pod's sandbox is made.
+#[test]
+fn a_supervisor_that_nobody_was_told_of_ends_with_its_pod() {
+    let Some((cluster, home)) = start() else { return };
+    home.succeed(
+        "kubectl run unknown --image example.test/pod:1 -- sh -c 'trap \"\" TERM; while :; do sleep 0.05; done'",
+    );
+    home.succeed("kubectl wait --for=condition=Ready pod/unknown --timeout 120s");
+    let uid = uid(&home, "unknown");
+    let process = PathBuf::from(format!("/proc/{}", supervisor(&cluster, &uid)));
+    home.succeed("kubectl delete pod unknown --grace-period 600 --wait=false");
+    kill(cluster.sandbox.pid(), "KILL");
+    wait_until("ronde ends", LIMIT, || (cluster.sandbox.status()["running"] == false).then_some(()));
+    fs::remove_file(pod_folder(&cluster, &uid).join("sandbox.json")).unwrap();
+    assert!(process.exists());
+    cluster.up(NODES);
+    wait_until("the pod's folder is gone", LIMIT, || (!pod_folder(&cluster, &uid).exists()).then_some(()));
+    wait_until("the supervisor is gone", LIMIT, || (!process.exists()).then_some(()));
+}
+
 /// What ends while nobody looks is known all the same.
 #[test]
 fn what_pods_did_without_ronde_is_reported_later() {
