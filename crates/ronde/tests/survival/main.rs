@@ -104,11 +104,13 @@ fn perish(way: Way) {
         }
         job.kill();
         let killed = now();
-        ronde_sim::wait_until("nothing is left", Duration::from_secs(60), || {
-            hosts.leftovers().is_empty().then_some(())
+        ronde_sim::wait_until("nothing is left", GONE_WITHIN * 2, || {
+            let left = hosts.leftovers();
+            let is_late = killed.elapsed() >= GONE_WITHIN;
+            assert!(!is_late || left.is_empty(), "seed {seed}, round {rounds}: left after {GONE_WITHIN:?}: {left:#?}");
+            left.is_empty().then_some(())
         });
         slowest = slowest.max(killed.elapsed());
-        assert!(slowest < GONE_WITHIN, "seed {seed}, round {rounds}: it took {slowest:?}");
         hosts.revive();
         rounds += 1;
     }
