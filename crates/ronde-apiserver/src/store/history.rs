@@ -22,6 +22,9 @@ const EVENTS_MAX: usize = 10_000;
 /// five updates of objects of the largest size allowed.
 const BYTES_MAX: usize = 32 << 20;
 
+/// So many events from the end are looked at before the log is searched.
+const NEAR_EVENTS: usize = 8;
+
 /// What a write did to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
@@ -97,7 +100,12 @@ impl History {
     /// Returns the events after `since`, at most `limit`. The log knows nothing from before `start`.
     pub(super) fn after(&self, since: Revision, start: Revision, limit: usize) -> Result<Vec<Arc<Event>>, TooOld> {
         self.reaches(since, start)?;
-        let first = self.events.partition_point(|event| event.revision() <= since);
+        // Most who ask have seen all but the last few.
+        let new = self.events.iter().rev().take(NEAR_EVENTS).take_while(|event| event.revision() > since).count();
+        let first = match new {
+            NEAR_EVENTS => self.events.partition_point(|event| event.revision() <= since),
+            _ => self.events.len() - new,
+        };
         Ok(self.events.range(first..).take(limit).cloned().collect())
     }
 
@@ -144,6 +152,19 @@ mod tests {
         let held: usize = history.events.iter().map(|event| event.bytes()).sum();
         assert!(held <= BYTES_MAX && held > BYTES_MAX / 2, "{} events hold {held} bytes", history.events.len());
         assert_eq!(history.bytes, held);
+    }
+
+    #[test]
+    fn who_asks_gets_all_that_is_newer_from_wherever_it_stands() {
+        let mut history = History::default();
+        // Every other revision went to another collection.
+        let revisions = || (1..=3 * NEAR_EVENTS as Revision).map(|number| 2 * number);
+        revisions().for_each(|revision| history.push(event(revision)));
+        for since in 0..=8 * NEAR_EVENTS as Revision {
+            let found = history.after(since, 0, 5).expect("all of it is kept");
+            let found: Vec<Revision> = found.iter().map(|event| event.revision()).collect();
+            assert_eq!(found, revisions().filter(|revision| *revision > since).take(5).collect::<Vec<_>>(), "{since}");
+        }
     }
 
     #[test]
