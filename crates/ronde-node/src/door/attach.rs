@@ -66,10 +66,6 @@ async fn pass_input(
 ) {
     let mut buffer = vec![0; CHUNK];
     let mut stdin = stdin;
-    if let Some(sizes) = &mut resize {
-        let size = *sizes.borrow_and_update();
-        let _ = to.write_all(&resized(size)).await;
-    }
     loop {
         let sizes = async {
             match &mut resize {

@@ -22,6 +22,8 @@ use crate::{
 /// What is in the pipes when the program ends is read; a process that it left behind may hold them open for ever.
 const REST: Duration = Duration::from_secs(1);
 const CHUNK: usize = 64 << 10;
+/// Clients say the size of their window at once; a program that asks for it at its start is to get that one.
+const FIRST_SIZE: Duration = Duration::from_millis(200);
 
 /// What to run where.
 pub struct Request {
@@ -97,11 +99,15 @@ async fn with_pipes(mut command: Command, terminal: Terminal) -> std::io::Result
 }
 
 async fn with_terminal(mut command: Command, pid: u32, terminal: Terminal) -> std::io::Result<ExitStatus> {
-    let Terminal { stdin, stdout, resize, .. } = terminal;
+    let Terminal { stdin, stdout, mut resize, .. } = terminal;
     let (ours, theirs) = terminal::open(pid)?;
+    if let Some(sizes) = &mut resize
+        && let Ok(Ok(())) = timeout(FIRST_SIZE, sizes.changed()).await
+    {
+        ours.resize(*sizes.borrow_and_update());
+    }
     let resizes = async {
         if let Some(mut sizes) = resize {
-            ours.resize(*sizes.borrow_and_update());
             while sizes.changed().await.is_ok() {
                 ours.resize(*sizes.borrow_and_update());
             }
