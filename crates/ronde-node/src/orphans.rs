@@ -12,8 +12,8 @@ use crate::{sandbox::cgroup, start::CGROUPS};
 
 /// The variable that marks the processes of a pod where there are no control groups.
 pub const MARK: &str = "RONDE_POD_UID";
-/// A killed process is gone after a moment; one that waits for a disk takes longer. Two seconds in all.
-const ROUNDS_MAX: usize = 1000;
+/// A killed process is gone after a moment; one that waits for a disk takes longer. Ten seconds in all.
+const ROUNDS_MAX: usize = 5000;
 const ROUND: Duration = Duration::from_millis(2);
 
 /// Kills what is left of a pod whose supervisor is gone and removes its control groups; returns how many were killed.

@@ -25,7 +25,7 @@ use super::secret::{Binding, Proof, Secret, Side};
 /// Goes up with every change of the frames; both sides must name the same.
 pub const PROTOCOL: &[u8] = b"ronde-agent/1";
 /// From the connection to the second proof. Three round trips, and the work of a busy machine.
-pub const GREETING_WITHIN: Duration = Duration::from_secs(5);
+pub const GREETING_WITHIN: Duration = Duration::from_secs(10);
 /// Separates our keying material from that of anybody else on the same channel.
 const EXPORT_LABEL: &[u8] = b"EXPORTER-ronde-agent";
 /// The agent's answer to a proof that holds; otherwise it answers [`REFUSED`] and hangs up.

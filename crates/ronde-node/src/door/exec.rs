@@ -7,10 +7,11 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     process::{Child, Command},
-    time::timeout,
+    time::{sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::terminal::{self, Master};
 use crate::{
@@ -19,7 +20,8 @@ use crate::{
     worker::exec::Exec,
 };
 
-/// What is in the pipes when the program ends is read; a process that it left behind may hold them open for ever.
+/// What is in the pipes when the program ends is passed on, however slow the client is; a process that it left behind
+/// may hold them open for ever, and is not waited for longer than this.
 const REST: Duration = Duration::from_secs(1);
 const CHUNK: usize = 64 << 10;
 /// Clients say the size of their window at once; a program that asks for it at its start is to get that one.
@@ -69,33 +71,21 @@ async fn with_pipes(mut command: Command, terminal: Terminal) -> std::io::Result
         std::future::pending::<()>().await;
     };
     let outputs = (child.stdout.take(), child.stderr.take());
+    let ended = CancellationToken::new();
     let drain = async {
         let out = async {
-            if let (Some(mut from), Some(mut to)) = (outputs.0, stdout) {
-                let _ = tokio::io::copy(&mut from, &mut to).await;
+            if let (Some(from), Some(to)) = (outputs.0, stdout) {
+                pass_output(from, to, &ended).await;
             }
         };
         let err = async {
-            if let (Some(mut from), Some(mut to)) = (outputs.1, stderr) {
-                let _ = tokio::io::copy(&mut from, &mut to).await;
+            if let (Some(from), Some(to)) = (outputs.1, stderr) {
+                pass_output(from, to, &ended).await;
             }
         };
         tokio::join!(out, err);
     };
-    let mut drain = std::pin::pin!(drain);
-    let mut is_drained = false;
-    let mut feed = std::pin::pin!(feed);
-    let status = loop {
-        tokio::select! {
-            status = child.wait() => break status?,
-            () = &mut drain, if !is_drained => is_drained = true,
-            () = &mut feed => {}
-        }
-    };
-    if !is_drained {
-        let _ = timeout(REST, drain).await;
-    }
-    Ok(status)
+    to_the_end(child, &ended, drain, feed).await
 }
 
 async fn with_terminal(mut command: Command, pid: u32, terminal: Terminal) -> std::io::Result<ExitStatus> {
@@ -115,7 +105,7 @@ async fn with_terminal(mut command: Command, pid: u32, terminal: Terminal) -> st
         std::future::pending::<()>().await;
     };
     command.stdin(theirs.try_clone()?).stdout(theirs.try_clone()?).stderr(theirs);
-    let mut child = command.spawn()?;
+    let child = command.spawn()?;
     // The command holds the other end of the terminal until it is gone.
     drop(command);
     let feed = async {
@@ -124,25 +114,13 @@ async fn with_terminal(mut command: Command, pid: u32, terminal: Terminal) -> st
         }
         std::future::pending::<()>().await;
     };
-    let mut drain = std::pin::pin!(async {
+    let ended = CancellationToken::new();
+    let drain = async {
         if let Some(stdout) = stdout {
-            pass_output(&ours, stdout).await;
-        }
-    });
-    let mut is_drained = false;
-    let (mut feed, mut resizes) = (std::pin::pin!(feed), std::pin::pin!(resizes));
-    let status = loop {
-        tokio::select! {
-            status = child.wait() => break status?,
-            () = &mut drain, if !is_drained => is_drained = true,
-            () = &mut feed => {}
-            () = &mut resizes => {}
+            pass_output(&ours, stdout, &ended).await;
         }
     };
-    if !is_drained {
-        let _ = timeout(REST, drain).await;
-    }
-    Ok(status)
+    to_the_end(child, &ended, drain, async { tokio::join!(feed, resizes).0 }).await
 }
 
 async fn pass_input(mut from: crate::streams::Inlet, to: &Master) {
@@ -154,11 +132,68 @@ async fn pass_input(mut from: crate::streams::Inlet, to: &Master) {
     }
 }
 
-async fn pass_output(from: &Master, mut to: crate::streams::Outlet) {
+/// Waits for the program while its streams are passed on, and then for the rest of its output.
+async fn to_the_end(
+    mut child: Child,
+    ended: &CancellationToken,
+    output: impl Future<Output = ()>,
+    input: impl Future<Output = ()>,
+) -> std::io::Result<ExitStatus> {
+    let (mut output, mut input) = (std::pin::pin!(output), std::pin::pin!(input));
+    let mut is_drained = false;
+    let status = loop {
+        tokio::select! {
+            status = child.wait() => break status?,
+            () = &mut output, if !is_drained => is_drained = true,
+            () = &mut input => {}
+        }
+    };
+    if !is_drained {
+        ended.cancel();
+        output.await;
+    }
+    Ok(status)
+}
+
+/// Passes output on until there can be no more, or, once the program has ended, none came for a while.
+async fn pass_output(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, ended: &CancellationToken) {
     let mut buffer = vec![0; CHUNK];
-    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+    loop {
+        let silence = async {
+            ended.cancelled().await;
+            sleep(REST).await;
+        };
+        let count = tokio::select! {
+            biased;
+            count = from.read(&mut buffer) => count,
+            () = silence => return,
+        };
+        let Ok(count @ 1..) = count else { return };
         if to.write_all(&buffer[..count]).await.is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that was left behind holds the output open, and the client takes its time.
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_client_gets_all_of_the_output() {
+        let (mut left_behind, from) = tokio::io::duplex(CHUNK);
+        left_behind.write_all(&[7; 1000]).await.unwrap();
+        let (to, mut client) = tokio::io::duplex(16);
+        let ended = CancellationToken::new();
+        ended.cancel();
+        let read = async {
+            let mut got = Vec::new();
+            sleep(10 * REST).await;
+            client.read_to_end(&mut got).await.unwrap();
+            got.len()
+        };
+        let ((), got) = tokio::join!(pass_output(from, to, &ended), read);
+        assert_eq!(got, 1000);
     }
 }

@@ -3,6 +3,8 @@
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
+    pin::Pin,
+    task::{Context, Poll},
 };
 
 use rustix::{
@@ -10,7 +12,7 @@ use rustix::{
     pty::OpenptFlags,
     termios::Winsize,
 };
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::io::{AsyncRead, Interest, ReadBuf, unix::AsyncFd};
 
 use crate::streams::Size;
 
@@ -30,16 +32,6 @@ pub fn open(pid: u32) -> io::Result<(Master, OwnedFd)> {
 }
 
 impl Master {
-    /// Reads what the program has written; nothing at its end.
-    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.0.async_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd.as_fd(), &mut *buffer)?)).await;
-        match read {
-            // So says a terminal whose other end nobody has open any more.
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => Ok(0),
-            other => other,
-        }
-    }
-
     pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let written = self.0.async_io(Interest::WRITABLE, |fd| Ok(rustix::io::write(fd.as_fd(), bytes)?)).await?;
@@ -51,5 +43,26 @@ impl Master {
     pub fn resize(&self, size: Size) {
         let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
         let _ = rustix::termios::tcsetwinsize(self.0.get_ref(), size);
+    }
+}
+
+/// Reads what the program has written.
+impl AsyncRead for &Master {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut ready = std::task::ready!(self.0.poll_read_ready(cx))?;
+            match ready.try_io(|fd| Ok(rustix::io::read(fd.as_fd(), buffer.initialize_unfilled())?)) {
+                Ok(Ok(count)) => {
+                    buffer.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                // So says a terminal whose other end nobody has open any more.
+                Ok(Err(error)) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
+                    return Poll::Ready(Ok(()));
+                }
+                Ok(Err(error)) => return Poll::Ready(Err(error)),
+                Err(_would_block) => {}
+            }
+        }
     }
 }
