@@ -24,7 +24,8 @@ static VARYING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r#"(?P<keep>[rR]esource ?Version\\?"?: *\\?"?)\d+"#, "$keep[VERSION]"),
         (r"\bkube-api-access-[a-z0-9]{5}\b", "kube-api-access-[NAME]"),
         (r"\bkubectl-edit-\d+", "kubectl-edit-[NAME]"),
-        (r"(?P<keep>\s)(\d+m)?\d{1,2}s(?P<end>\s|$)", "$keep[AGE]$end"),
+        (r"(?P<keep>\s)((\d+m)?\d{1,2}s|1[01]\ds|[2-9]m)(?P<end>\s|$)", "$keep[AGE]$end"),
+        (r"\b(?P<keep>INFO|ERRO)\[\d{4}\]", "$keep[0000]"),
         // Newer clients say where an object was deleted from.
         (r#"(?P<keep>" (force )?deleted) from \S+ namespace"#, "$keep"),
     ];

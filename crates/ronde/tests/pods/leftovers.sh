@@ -44,7 +44,12 @@ if [[ $1 == orphaned || $1 == bare ]]; then
     for lock in "$RONDE_DATA_DIR"/node/pods/*/supervisor.lock; do kill -KILL "$(cat "$lock")"; done
 fi
 "$RONDE" down --quiet
-count >after
+# What was killed may still be seen for a moment.
+for _ in {1..50}; do
+    count >after
+    cmp -s before after && break
+    sleep 0.1
+done
 diff before after
 while read -r group; do
     find /sys/fs/cgroup -path "*$group" -type d

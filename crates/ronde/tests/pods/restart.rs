@@ -86,9 +86,9 @@ fn pods_do_not_notice_that_ronde_ends_or_is_killed() {
 fn a_supervisor_that_nobody_was_told_of_ends_with_its_pod() {
     let Some((cluster, home)) = start() else { return };
     home.succeed(
-        "kubectl run unknown --image example.test/pod:1 -- sh -c 'trap \"\" TERM; while :; do sleep 0.05; done'",
+        "kubectl run unknown --image example.test/pod:1 -- sh -c 'trap \"\" TERM; echo deaf; while :; do sleep 0.05; done'",
     );
-    home.succeed("kubectl wait --for=condition=Ready pod/unknown --timeout 120s");
+    home.succeed("eventually 'kubectl logs unknown | grep deaf'");
     let uid = uid(&home, "unknown");
     let process = PathBuf::from(format!("/proc/{}", supervisor(&cluster, &uid)));
     home.succeed("kubectl delete pod unknown --grace-period 600 --wait=false");
@@ -196,8 +196,8 @@ spec:
     - name: main
       image: example.test/probed:1
       command: [sh, -c, '[ -e /out/{name} ] || {{ touch /out/{name}; {first}; }}; sleep 1000']
-      startupProbe: {{exec: {{command: [sh, -c, 'echo >> /out/{name}-startup']}}, periodSeconds: 1}}
-      readinessProbe: {{exec: {{command: [sh, -c, 'echo >> /out/{name}-readiness; {readiness}']}}, periodSeconds: 1}}
+      startupProbe: {{exec: {{command: [sh, -c, 'echo >> /out/{name}-startup']}}, periodSeconds: 1, timeoutSeconds: 60}}
+      readinessProbe: {{exec: {{command: [sh, -c, 'echo >> /out/{name}-readiness; {readiness}']}}, periodSeconds: 1, timeoutSeconds: 60}}
       volumeMounts: [{{name: out, mountPath: /out}}]
 EOF"
     )
