@@ -58,7 +58,7 @@ pub async fn run(job: &Job, reach: &Reach, output: Output, mut stops: Stops) -> 
     let late = || LaunchError::Late { seconds: job.start_timeout.as_secs() };
     let (ranks, failed, server) = started.map_err(|_| late())??;
     if let Some(error) = failed {
-        stop_now(ranks).await;
+        stop_now(ranks, &output).await;
         return Err(error.into());
     }
     let ending = watch::watch(ranks, &output, &mut stops).await;

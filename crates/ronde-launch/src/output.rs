@@ -13,21 +13,28 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     thread,
+    time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     sync::mpsc::{self, error::TrySendError},
     task::JoinHandle,
+    time::sleep,
 };
+use tokio_util::sync::CancellationToken;
 
 pub use self::lines::{Lines, Tail};
-use crate::clock;
+use crate::{clock, start::NOTICED_WITHIN};
 
 /// Bytes that a pump takes at once.
 const CHUNK: usize = 16 << 10;
 /// Blocks that wait to be written: 1 MiB, or 15 times that if every line is empty but for its prefix.
 const QUEUE: usize = 64;
+/// When all ranks have ended, a stream has ended too if nothing came for so long: something may hold it open for ever.
+const SILENCE: Duration = NOTICED_WITHIN;
+/// More than any pipe or connection holds; who writes on after its rank is no part of the job.
+const REST_MAX: usize = 64 << 20;
 
 /// One of the two streams of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,18 +77,20 @@ impl Default for Sinks {
 #[derive(Debug)]
 pub struct Output {
     options: OutputOptions,
-    queue: mpsc::Sender<Message>,
+    queue: mpsc::Sender<Block>,
     writer: thread::JoinHandle<()>,
+    /// All ranks have ended.
+    ended: CancellationToken,
     /// The copies that were begun: a rank that takes the place of another goes on where that ended. Owned by `copy`.
     begun: Mutex<BTreeSet<PathBuf>>,
 }
 
+/// Whole lines.
 #[derive(Debug)]
-enum Message {
-    /// Whole lines.
-    Block { stream: Stream, bytes: Vec<u8>, copy: Option<Arc<File>> },
-    /// Nothing after this is written.
-    End,
+struct Block {
+    stream: Stream,
+    bytes: Vec<u8>,
+    copy: Option<Arc<File>>,
 }
 
 impl Output {
@@ -90,9 +99,9 @@ impl Output {
         if let Some(folder) = &options.folder {
             fs_err::create_dir_all(folder)?;
         }
-        let (queue, messages) = mpsc::channel(QUEUE);
-        let writer = thread::Builder::new().name("output".to_owned()).spawn(move || write(sinks, messages))?;
-        Ok(Self { options, queue, writer, begun: Mutex::default() })
+        let (queue, blocks) = mpsc::channel(QUEUE);
+        let writer = thread::Builder::new().name("output".to_owned()).spawn(move || write(sinks, blocks))?;
+        Ok(Self { options, queue, writer, ended: CancellationToken::new(), begun: Mutex::default() })
     }
 
     /// Pumps a stream of a rank until its end; the task then gives the last lines.
@@ -105,7 +114,7 @@ impl Output {
         let copy = self.options.folder.as_deref().map(|folder| self.copy(folder, (rank, size), stream)).transpose()?;
         let lines = Lines::new(format!("[{rank}]<{}>:", stream.name()));
         let to = Pump { queue: self.queue.clone(), stream, copy, with_time: self.options.with_time };
-        Ok(tokio::spawn(pump(from, lines, to)))
+        Ok(tokio::spawn(pump(from, lines, to, self.ended.clone())))
     }
 
     /// The file of a stream: ranks are padded so that names sort as numbers do. What another job has left is replaced.
@@ -123,23 +132,30 @@ impl Output {
 
     /// Says something of our own, as a line of stderr, when its turn comes: nobody waits for that.
     pub fn say(&self, text: &str) {
-        let message = Message::Block { stream: Stream::Stderr, bytes: format!("{text}\n").into_bytes(), copy: None };
+        let block = Block { stream: Stream::Stderr, bytes: format!("{text}\n").into_bytes(), copy: None };
         // What follows from it comes after it, unless the ranks have filled the queue.
-        if let Err(TrySendError::Full(message)) = self.queue.try_send(message) {
+        if let Err(TrySendError::Full(block)) = self.queue.try_send(block) {
             let queue = self.queue.clone();
-            tokio::spawn(async move { queue.send(message).await });
+            tokio::spawn(async move { queue.send(block).await });
         }
     }
 
-    /// Waits until all is written that has come so far.
+    /// All ranks have ended: what is still in their streams is the last of them.
+    pub fn end(&self) {
+        self.ended.cancel();
+    }
+
+    /// Waits until all is written that ranks have said.
     pub async fn close(self) {
-        let _ = self.queue.send(Message::End).await;
-        let _ = tokio::task::spawn_blocking(move || self.writer.join()).await;
+        self.end();
+        let Self { queue, writer, .. } = self;
+        drop(queue);
+        let _ = tokio::task::spawn_blocking(move || writer.join()).await;
     }
 }
 
 struct Pump {
-    queue: mpsc::Sender<Message>,
+    queue: mpsc::Sender<Block>,
     stream: Stream,
     copy: Option<Arc<File>>,
     with_time: bool,
@@ -148,7 +164,7 @@ struct Pump {
 impl Pump {
     async fn send(&self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
-            let _ = self.queue.send(Message::Block { stream: self.stream, bytes, copy: self.copy.clone() }).await;
+            let _ = self.queue.send(Block { stream: self.stream, bytes, copy: self.copy.clone() }).await;
         }
     }
 
@@ -157,19 +173,35 @@ impl Pump {
     }
 }
 
-async fn pump(mut from: Box<dyn AsyncRead + Send + Unpin>, mut lines: Lines, to: Pump) -> Tail {
-    let mut chunk = vec![0; CHUNK];
-    // A stream that breaks has ended: why is told by the end of its rank.
-    while let Ok(read @ 1..) = from.read(&mut chunk).await {
+async fn pump(
+    mut from: Box<dyn AsyncRead + Send + Unpin>,
+    mut lines: Lines,
+    to: Pump,
+    ended: CancellationToken,
+) -> Tail {
+    let (mut chunk, mut rest) = (vec![0; CHUNK], 0);
+    while rest < REST_MAX {
+        let silence = async {
+            ended.cancelled().await;
+            sleep(SILENCE).await;
+        };
+        let read = tokio::select! {
+            biased;
+            read = from.read(&mut chunk) => read,
+            () = silence => break,
+        };
+        // A stream that breaks has ended: why is told by the end of its rank.
+        let Ok(read @ 1..) = read else { break };
         to.send(lines.push(&chunk[..read], &to.time())).await;
+        rest += if ended.is_cancelled() { read } else { 0 };
     }
     to.send(lines.finish(&to.time())).await;
     lines.into_tail()
 }
 
-fn write(mut sinks: Sinks, mut messages: mpsc::Receiver<Message>) {
+fn write(mut sinks: Sinks, mut blocks: mpsc::Receiver<Block>) {
     let mut is_warned = false;
-    while let Some(Message::Block { stream, bytes, copy }) = messages.blocking_recv() {
+    while let Some(Block { stream, bytes, copy }) = blocks.blocking_recv() {
         let sink = match stream {
             Stream::Stdout => &mut sinks.stdout,
             Stream::Stderr => &mut sinks.stderr,

@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use futures::future::join_all;
 use ronde_collective::{
     Secret, Server,
     desk::{FENCE, ToRank},
@@ -255,18 +254,16 @@ impl<'a> House<'a> {
         }
     }
 
-    /// Waits until all that workers have written is on its way; returns the last lines of the one that is to be named.
+    /// Returns the last lines of the worker that is to be named; what all of them have written is on its way.
     async fn last_words(&mut self, outcome: &Outcome) -> Tail {
+        self.output.end();
         let mut tail = Tail::new();
         if let Outcome::Failed(failure) = outcome
             && let Some(pumps) = self.pumps.get_mut(&failure.worker)
         {
-            let stderr = time::timeout(LAST_WORDS, &mut pumps.stderr).await;
+            let stderr = time::timeout(2 * LAST_WORDS, &mut pumps.stderr).await;
             tail = stderr.ok().and_then(Result::ok).unwrap_or_default();
         }
-        let pumps = std::mem::take(&mut self.pumps).into_values().flat_map(|it| [it.stdout, it.stderr]);
-        let rest = join_all(pumps.filter(|pump| !pump.is_finished()));
-        let _ = time::timeout(LAST_WORDS, rest).await;
         tail
     }
 }

@@ -112,7 +112,7 @@ pub(super) async fn watch(ranks: Vec<Rank>, output: &Output, stops: &mut Stops) 
             },
         }
     }
-    let tails = crew.drain().await;
+    let tails = crew.drain(output).await;
     match (first, stopped) {
         (Some((index, ended)), _) => {
             let tail = tails.into_iter().nth(index).unwrap_or_default();
@@ -124,11 +124,11 @@ pub(super) async fn watch(ranks: Vec<Rank>, output: &Output, stops: &mut Stops) 
 }
 
 /// Kills ranks of a job that did not come together.
-pub(super) async fn stop_now(ranks: Vec<Rank>) {
+pub(super) async fn stop_now(ranks: Vec<Rank>, output: &Output) {
     let (ends, mut crew) = Crew::new(ranks);
     crew.kill();
     let _ = time::timeout(LAST_WORDS, ends.collect::<Vec<_>>()).await;
-    crew.drain().await;
+    crew.drain(output).await;
 }
 
 /// How long the ranks may still take.
@@ -202,9 +202,10 @@ impl Crew {
         });
     }
 
-    /// Waits for the rest of the output; returns the last lines of each rank's stderr.
-    async fn drain(&mut self) -> Vec<Tail> {
-        let deadline = Instant::now() + LAST_WORDS;
+    /// Waits for the rest of the output, unless nobody reads it; returns the last lines of each rank's stderr.
+    async fn drain(&mut self, output: &Output) -> Vec<Tail> {
+        output.end();
+        let deadline = Instant::now() + 2 * LAST_WORDS;
         let mut tails = Vec::with_capacity(self.ranks.len());
         for member in &mut self.ranks {
             let Some((stdout, stderr)) = member.pumps.take() else { continue };

@@ -37,6 +37,18 @@ fn a_folder_gets_a_copy_of_each_stream() {
     assert_eq!(fs_err::read_to_string(sandbox.path("one/rank.0/stdout")).unwrap(), "[0]<stdout>:out\n");
 }
 
+/// More than the launcher's queue holds, less than what is on the way fits into: the rank has ended before anybody reads.
+#[test]
+fn who_reads_late_reads_everything() {
+    let sandbox = Sandbox::new();
+    let line = "yes $(printf '%099d' 7) | head -c 1150000";
+    let mut child = sandbox.launcher(&["-np", "1", "sh", "-c", line]).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(6));
+    let text = io::read_to_string(child.stdout.take().unwrap()).unwrap();
+    assert_eq!(text.lines().count(), 11_500);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
 const RANKS: usize = 64;
 const LINES: usize = 37_500;
 
@@ -50,7 +62,7 @@ fn hundreds_of_megabytes_pass_in_whole_lines_and_little_memory() {
          if (i % 3) printf(\"%0100d\\n\", i); else printf(\"%0100d\\n\", i) > \"/dev/stderr\" }}'"
     );
     let (reader, writer) = io::pipe().unwrap();
-    let mut command = sandbox.launcher(&["-np", &RANKS.to_string(), "sh", "-c", &line]);
+    let mut command = sandbox.launcher(&["-np", &RANKS.to_string(), "--start-timeout", "300", "sh", "-c", &line]);
     let mut child = command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap();
     drop(command);
     // Long enough for ranks to fill everything on the way.
