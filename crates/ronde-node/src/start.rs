@@ -25,7 +25,7 @@ use crate::{
         probe::{self, Isolation, Missing, Tried, Wish},
         rootless::Home,
     },
-    net::{NetError, Network, NetworkOptions, Place, Subnets},
+    net::{NetError, Network, NetworkOptions, Place, Subnets, Turn},
     node::{CLUSTER_DOMAIN, Node},
     objects::{self, Division},
     sandbox::cgroup::Hierarchy,
@@ -69,6 +69,8 @@ pub struct Prepared {
     subnets: Option<Subnets>,
     missing: Vec<Missing>,
     instance: String,
+    /// Until the subnets are seen to be in use, nobody else chooses.
+    turn: Option<Turn>,
 }
 
 /// A node at work.
@@ -100,15 +102,19 @@ impl Prepared {
             missing.append(&mut home.missing);
         }
         let instance = instance(&options.data_dir);
-        let subnets = match isolation {
-            Isolation::None => None,
+        let (subnets, turn) = match isolation {
+            Isolation::None => (None, None),
             Isolation::Namespaces { .. } => {
                 let place = place(&options).map_err(|source| StartError::Probe { source })?;
+                let turn = match place {
+                    Place::Host => Turn::take().await.map_err(|source| StartError::Probe { source })?,
+                    Place::Own(_) => None,
+                };
                 let chosen = Subnets::ensure(&instance, &folder, &place).await;
-                Some(chosen.map_err(|source| StartError::Network { source })?)
+                (Some(chosen.map_err(|source| StartError::Network { source })?), turn)
             }
         };
-        Ok(Self { options, isolation, subnets, missing, instance })
+        Ok(Self { options, isolation, subnets, missing, instance, turn })
     }
 
     /// The addresses that services get; nothing if they lead nowhere.
@@ -127,7 +133,7 @@ impl Prepared {
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) -> Result<Started, StartError> {
-        let Self { options, isolation, subnets, mut missing, instance } = self;
+        let Self { options, isolation, subnets, mut missing, instance, turn } = self;
         let folder = options.data_dir.join("node");
         let facts = Facts::read(&folder);
         // 1. The network, if pods have one.
@@ -139,6 +145,7 @@ impl Prepared {
                 Some(network)
             }
         };
+        drop(turn);
         // 2. Limits, if they can be enforced.
         let hierarchy = Hierarchy::probe(Path::new(CGROUPS), &instance);
         if let Err(why) = &hierarchy {

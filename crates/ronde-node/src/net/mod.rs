@@ -18,6 +18,7 @@ mod resolver;
 mod state;
 mod subnets;
 mod survey;
+mod turn;
 mod view;
 
 #[cfg(test)]
@@ -48,6 +49,7 @@ pub use self::{
     pod_files::{FqdnTooLong, NameService, hostname, hosts, resolv_conf},
     resolver::Resolver,
     subnets::Subnets,
+    turn::Turn,
     view::ClusterView,
 };
 

@@ -18,7 +18,7 @@ use super::{
 /// A supervisor answers at once; it is slow only when the machine is on its knees.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// A supervisor that was told to quit kills what runs in it.
-const QUIT_TIMEOUT: Duration = Duration::from_secs(10);
+const QUIT_TIMEOUT: Duration = Duration::from_secs(30);
 const QUIT_POLL: Duration = Duration::from_millis(2);
 
 /// Starts a supervisor for the pod in a folder. It is there when this returns.

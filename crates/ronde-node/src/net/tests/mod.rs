@@ -23,7 +23,7 @@ use tokio::{
 use super::{ClusterView, Missing, Netns, Network, NetworkOptions, Place};
 
 const INSTANCE: &str = "test";
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A machine with nothing but a loopback, and a folder.
 struct Machine {

@@ -40,9 +40,8 @@ async fn names_are_served_by_datagram_and_by_stream() {
 
     let socket = pod.netns.bind_udp((Ipv4Addr::UNSPECIFIED, 0).into()).await.unwrap();
     socket.connect(server).await.unwrap();
-    socket.send(&question("web.default.svc.cluster.local.")).await.unwrap();
     let mut buffer = [0; 512];
-    let length = timeout(PATIENCE, socket.recv(&mut buffer)).await.unwrap().unwrap();
+    let length = exchange(&socket, &question("web.default.svc.cluster.local."), &mut buffer).await;
     assert_eq!(answers(&buffer[..length]), ["10.96.0.20"]);
 
     let mut stream = pod.netns.connect_tcp(server).await.unwrap();
@@ -110,17 +109,22 @@ async fn a_service_of_datagrams_is_reached_by_its_address() {
     let socket = client.netns.bind_udp((Ipv4Addr::UNSPECIFIED, 0).into()).await.unwrap();
     socket.connect((WEB, 53)).await.unwrap();
     let mut buffer = [0; 64];
-    let exchange = async {
-        // Before the proxy is there, the kernel says that nobody listens, or a datagram is lost without a word.
+    // Before the proxy is there, the kernel says that nobody listens, or a datagram is lost without a word.
+    let length = exchange(&socket, b"ping", &mut buffer).await;
+    assert_eq!(&buffer[..length], b"ping", "the answer comes from the service's address, or it were not received");
+}
+
+/// Sends a datagram until there is an answer; returns its length.
+async fn exchange(socket: &UdpSocket, said: &[u8], buffer: &mut [u8]) -> usize {
+    let answer = async {
         loop {
-            let _ = socket.send(b"ping").await;
-            if let Ok(Ok(length)) = timeout(AGAIN, socket.recv(&mut buffer)).await {
+            let _ = socket.send(said).await;
+            if let Ok(Ok(length)) = timeout(AGAIN, socket.recv(buffer)).await {
                 return length;
             }
         }
     };
-    let length = timeout(PATIENCE, exchange).await.unwrap();
-    assert_eq!(&buffer[..length], b"ping", "the answer comes from the service's address, or it were not received");
+    timeout(PATIENCE, answer).await.unwrap()
 }
 
 async fn echo(socket: UdpSocket) {
