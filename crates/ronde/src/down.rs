@@ -31,8 +31,9 @@ use crate::{
 
 /// After this the user is told what we wait for.
 const SILENCE: Duration = Duration::from_secs(1);
-/// The instance cuts its own connections after five seconds; this is twice that, counted from the announcement.
-const GRACE: Duration = Duration::from_secs(10);
+/// The instance cuts its own connections after five seconds, and may wait ten for the kubeconfig; this is twice that,
+/// counted from the announcement.
+const GRACE: Duration = Duration::from_secs(30);
 /// The kernel ends a killed process at once, unless it waits for a disk.
 const KILL: Duration = Duration::from_secs(5);
 

@@ -24,7 +24,7 @@ use crate::{api::Api, auth::User, decode, error::ApiError};
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How much of a refused body is read all the same, and for how long.
 const REFUSED_BYTES_MAX: usize = 64 << 20;
-const REFUSED_TIMEOUT: Duration = Duration::from_secs(5);
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns the router of the whole API.
 pub fn router(api: Api) -> Router {

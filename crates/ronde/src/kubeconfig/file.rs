@@ -14,8 +14,8 @@ use std::{
 use fs_err::{self as fs, os::unix::fs::OpenOptionsExt as _};
 use rustix::fs::{Access, FlockOperation, Gid, Uid, access, fchown, flock};
 
-/// kubectl holds its lock for milliseconds; this leaves room for a slow disk.
-const LOCK_ATTEMPTS: u32 = 100;
+/// kubectl holds its lock for milliseconds; ten seconds leave room for a slow disk.
+const LOCK_ATTEMPTS: u32 = 500;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// What is in a lock file of ours; kubectl's is empty.
 const LOCK_MARK: &[u8] = b"ronde\n";

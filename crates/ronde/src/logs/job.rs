@@ -165,13 +165,20 @@ impl Logs<'_> {
         let mut begun = BTreeSet::new();
         let mut writing = FuturesUnordered::new();
         loop {
-            for pod in self.meant(mirrors[1].all()?) {
+            let is_over = is_over(self.job, any::of_mirror(self.job, &mirrors[0])?.as_ref());
+            let pods = if is_over && writing.is_empty() {
+                // The end of a job may be heard of before the beginning of its pods.
+                objects::list::<Pod>(self.client, namespace, &[("labelSelector", &selector)]).await?
+            } else {
+                mirrors[1].all()?
+            };
+            for pod in self.meant(pods) {
                 let attempt = attempt(&pod, self.container_of(&pod));
                 if attempt.is_some_and(|attempt| begun.insert((pod.uid(), attempt))) {
                     writing.push(async move { self.write(&pod).await });
                 }
             }
-            if writing.is_empty() && is_over(self.job, any::of_mirror(self.job, &mirrors[0])?.as_ref()) {
+            if is_over && writing.is_empty() {
                 return Ok(Answer::Done);
             }
             tokio::select! {

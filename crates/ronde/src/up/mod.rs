@@ -119,8 +119,8 @@ pub fn run(args: &UpArgs, context: &Context) -> Outcome {
     let cluster = node::start(&runtime, (prepared, &args.placing), &server, &stop)?;
     let access = access(&server, &plan);
     let added = publish(&mut plan, &server, &access)?;
-    let serving = runtime.spawn(server.serve(stop.clone()));
     announce(args, context, &plan, &added, (&cluster, begun.elapsed()));
+    let serving = runtime.spawn(server.serve(stop.clone()));
     if args.detached && detach::report_ready(&plan.data_dir.log_file()).is_err() {
         // Whoever waited for us gave up.
         stop.cancel();
