@@ -30,7 +30,7 @@ fn names(page: &Page) -> Vec<String> {
 
 /// The thread that wrote last may hold the file for a moment after it has answered.
 fn reopen(path: &Path) -> Result<Store, OpenError> {
-    for _ in 0..500 {
+    for _ in 0..6000 {
         match Store::open(path) {
             Err(OpenError::InUse(_)) => std::thread::sleep(std::time::Duration::from_millis(10)),
             opened => return opened,

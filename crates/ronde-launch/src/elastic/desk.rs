@@ -265,7 +265,12 @@ mod tests {
     #[test]
     fn a_launcher_that_was_away_takes_nobody_for_silent() {
         let (mut desk, mut events) = desk();
-        let _client = call(&desk, &mut events);
+        desk.expect(WorkerId(3));
+        // One that does not answer: what a client says is heard at the real time, and not at that of this test.
+        let mut stream = TcpStream::connect(desk.address()).unwrap();
+        greet(&mut stream, &Secret::new(b"job"), Side::Caller).unwrap();
+        write_frame(&mut stream, &FromRank::Hello { worker: 3 }.to_bytes()).unwrap();
+        assert_eq!(events.blocking_recv(), Some(Event::Connected(WorkerId(3))));
         let limit = Duration::from_secs(20);
         let begun = Instant::now();
         assert_eq!(desk.look(limit, begun), Look::default());

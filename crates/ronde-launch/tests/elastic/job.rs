@@ -13,7 +13,7 @@ use std::{
 use ronde_sim::wait_until;
 use rustix::process::{Pid, Signal};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What the job is to be like.
 pub struct Plan {
@@ -143,10 +143,12 @@ impl Job {
     /// Kills the worker whose lines have this number.
     pub fn kill(&self, number: usize) {
         let prefix = format!("[{number}]<stdout>:");
-        let lines = self.lines();
-        let mut own = lines.iter().rev().filter_map(|line| line.strip_prefix(&prefix));
-        let pid = own.find_map(|line| line.split_once("pid ")?.1.parse().ok());
-        kill(pid.expect("there is no such worker"));
+        let pid = wait_until("there is such a worker", PATIENCE, || {
+            let lines = self.lines();
+            let mut own = lines.iter().rev().filter_map(|line| line.strip_prefix(&prefix));
+            own.find_map(|line| line.split_once("pid ")?.1.parse().ok())
+        });
+        kill(pid);
     }
 
     pub fn kill_launcher(&mut self) {
@@ -167,8 +169,9 @@ impl Job {
         self.code.expect("the launcher was ended by a signal")
     }
 
-    /// Waits for the end, which must be a good one, and returns what came of it.
+    /// Waits for the end, which must be a good one, and returns what came of it. There is no pause between steps any more.
     pub fn result(&mut self) -> String {
+        fs_err::write(self.path("hurry"), "").unwrap();
         assert_eq!(self.exit_code(), 0, "{self}");
         let lines = self.lines();
         let result = lines.iter().find_map(|line| Some(line.split_once("result: ")?.1.to_owned()));

@@ -16,7 +16,9 @@ use std::{
 use job::Job;
 
 /// What is promised, and some for a busy machine.
-const GONE_WITHIN: Duration = ronde_launch::start::NOTICED_WITHIN.saturating_add(Duration::from_secs(8));
+const GONE_WITHIN: Duration = ronde_launch::start::NOTICED_WITHIN.saturating_add(Duration::from_secs(23));
+/// With a pause of 10 ms after each more than what a test has to see takes, whatever the machine does besides.
+const STEPS: u64 = 6000;
 
 #[test]
 #[expect(
@@ -40,20 +42,21 @@ fn one_host_is_enough_to_start() {
 
 #[test]
 fn survivors_go_on_and_the_dead_is_replaced() {
-    let mut job = Job::hosts("localhost:2\n127.0.0.1:1\n").steps(400).pause_ms(10).start("-np 3 --min-np 1");
+    let mut job = Job::hosts("localhost:2\n127.0.0.1:1\n").steps(STEPS).pause_ms(10).start("-np 3 --min-np 1");
     job.wait_for("of 3");
+    let seen = job.lines().len();
     job.kill(2);
-    job.wait_for("of 2");
+    job.wait_after(seen, "of 2");
     let seen = job.lines().len();
     job.wait_after(seen, "of 3");
-    assert_eq!(job.result(), worker::result(400), "{job}");
+    assert_eq!(job.result(), worker::result(STEPS), "{job}");
     let starts = job.lines().iter().filter(|line| line.contains("pid ")).count();
     assert_eq!(starts, 4, "nobody but the dead was started again\n{job}");
 }
 
 #[test]
 fn hosts_are_added_and_removed() {
-    let mut job = Job::hosts("localhost:1\n").steps(600).pause_ms(10).start("-np 1 --max-np 2");
+    let mut job = Job::hosts("localhost:1\n").steps(STEPS).pause_ms(10).start("-np 1 --max-np 2");
     job.wait_for("of 1");
     job.set_hosts("localhost:1\n127.0.0.2:1\n");
     job.wait_for("of 2");
@@ -61,16 +64,16 @@ fn hosts_are_added_and_removed() {
     job.set_hosts("localhost:1\n");
     job.wait_for("leaves");
     job.wait_after(seen, "of 1");
-    assert_eq!(job.result(), worker::result(600), "{job}");
+    assert_eq!(job.result(), worker::result(STEPS), "{job}");
 }
 
 #[test]
 fn the_state_is_handed_from_old_hosts_to_new_ones() {
-    let mut job = Job::hosts("localhost:1\n").steps(600).pause_ms(10).start("-np 1");
+    let mut job = Job::hosts("localhost:1\n").steps(STEPS).pause_ms(10).start("-np 1");
     job.wait_for("step 10 ");
     job.set_hosts("127.0.0.2:1\n");
     job.wait_for("leaves");
-    assert_eq!(job.result(), worker::result(600), "{job}");
+    assert_eq!(job.result(), worker::result(STEPS), "{job}");
     let begins = job.lines().iter().filter(|line| line.contains("step 1 ")).count();
     assert_eq!(begins, 1, "the training began anew\n{job}");
 }
@@ -81,7 +84,10 @@ fn a_program_that_always_fails_ends_the_job() {
     assert_eq!(job.exit_code(), 7, "{job}");
     let said = job.to_string();
     assert!(said.contains("workers fail again and again before their first ring"), "{said}");
-    assert!(said.contains("its last lines on stderr:\n    no module named tensorflow"), "{said}");
+    assert!(
+        said.contains("its last lines on stderr:\n") && said.contains("\n    no module named tensorflow"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -95,7 +101,7 @@ fn a_host_that_always_fails_is_done_without() {
 fn too_few_hosts_for_too_long_end_the_job() {
     let mut job = Job::hosts("localhost:1\n").start("-np 2 --elastic-timeout 1");
     assert_eq!(job.exit_code(), 3, "{job}");
-    assert!(job.to_string().contains("1 ranks were ready, and at least 2 are needed; waited for 1 s"), "{job}");
+    assert!(job.to_string().contains(" ranks were ready, and at least 2 are needed; waited for 1 s"), "{job}");
 }
 
 #[test]
@@ -111,13 +117,14 @@ fn the_limit_of_resets_is_heeded() {
 #[test]
 fn what_a_worker_and_its_replacement_write_is_kept() {
     let words = "-np 2 --min-np 1 --max-np 2 --output-filename out";
-    let mut job = Job::hosts("localhost:1\n127.0.0.2:1\n").steps(300).pause_ms(10).start(words);
+    let mut job = Job::hosts("localhost:1\n127.0.0.2:1\n").steps(STEPS).pause_ms(10).start(words);
     job.wait_for("of 2");
+    let seen = job.lines().len();
     job.kill(1);
-    job.wait_for("of 1");
+    job.wait_after(seen, "of 1");
     let seen = job.lines().len();
     job.wait_after(seen, "of 2");
-    assert_eq!(job.result(), worker::result(300), "{job}");
+    assert_eq!(job.result(), worker::result(STEPS), "{job}");
     let kept = fs_err::read_to_string(job.path("out/rank.1/stdout")).unwrap();
     assert_eq!(kept.matches("]<stdout>:pid ").count(), 2, "{kept}");
 }
@@ -208,7 +215,7 @@ fn ctrl_c_ends_the_job() {
 fn a_training_under_fire_has_the_right_result() {
     let seconds = env::var("RONDE_STRESS_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
     let until = Instant::now() + Duration::from_secs(seconds);
-    let steps = 100 + 100 * seconds;
+    let steps = STEPS + 150 * seconds;
     let hosts = "localhost:2\n127.0.0.1:1\n127.0.0.2:1\n";
     let mut job = Job::hosts(hosts).steps(steps).pause_ms(8).start("-np 4 --min-np 1 --blacklist-cooldown-range 1 1");
     job.wait_for("of 4");

@@ -25,7 +25,7 @@ fn the_first_failure_ends_the_job_with_its_code() {
         lines
     };
     assert_eq!(sorted(&said.stderr), sorted(expected));
-    assert_eq!(sandbox.processes(), [0; 0]);
+    sandbox.wait_for_nothing_left(SOON);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_missing_program_is_named() {
             assert!(last.contains(hint), "{stderr}");
         }
     }
-    assert_eq!(sandbox.processes(), [0; 0]);
+    sandbox.wait_for_nothing_left(SOON);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn what_a_rank_leaves_behind_ends_with_it() {
     let sandbox = Sandbox::new();
     let said = sandbox.run(&["-np", "2"], "setsid sleep 600 & (trap '' HUP; sleep 600) & echo ok");
     assert_eq!((said.code, said.sorted().len()), (Some(0), 2));
-    assert_eq!(sandbox.processes(), [0; 0]);
+    sandbox.wait_for_nothing_left(SOON);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn ranks_that_ignore_sigterm_are_killed() {
     let sandbox = Sandbox::new();
     let said = sandbox.run(&["-np", "2"], "trap '' TERM; [ $HOROVOD_RANK = 0 ] && exit 4; while :; do sleep 600; done");
     assert_eq!(said.code, Some(4));
-    assert_eq!(sandbox.processes(), [0; 0]);
+    sandbox.wait_for_nothing_left(SOON);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn sigterm_ends_the_job() {
     let running = Running::start(sandbox.launcher(&["-np", "2", "sh", "-c", POLITE]), 2);
     running.signal(Signal::TERM);
     assert_eq!(running.end().code, Some(143));
-    assert_eq!(sandbox.processes(), [0; 0]);
+    sandbox.wait_for_nothing_left(SOON);
 }
 
 /// A keeper is two processes; without either, nothing stays that the rank has started.

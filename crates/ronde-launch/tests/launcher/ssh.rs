@@ -186,7 +186,7 @@ fn an_unknown_host_is_named() {
     for (flags, code, expected, hint) in [
         (["-np", "1", "-H", "no.invalid:1"].as_slice(), 3, "ssh not successful for host no.invalid:\n", "`ssh "),
         (
-            &["--min-np", "1", "-H", "no.invalid:1", "--elastic-timeout", "2"],
+            &["--min-np", "1", "-H", "no.invalid:1", "--elastic-timeout", "8"],
             3,
             "0 ranks were ready, and at least 1 are needed",
             "add hosts",

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Pods restart within a second or two; a machine under load gets many times that.
-const LIMIT: Duration = Duration::from_secs(40);
+const LIMIT: Duration = Duration::from_secs(240);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Looks in a row that must find nothing wrong: one could fall between two changes.
 const LOOKS: u32 = 10;

@@ -73,6 +73,7 @@ fn jobs_are_listed_shown_read_and_deleted() {
     jobs.apply("big", 3, ENDLESS);
     jobs.0.until("list -o wide", "0 of 2 nodes fit");
     jobs.0.until("get big", "pods      3 pending");
+    jobs.0.until("get big", "podgroup");
     let seen = jobs.transcripts(&["list", "list -o wide", "list -A", "list -o name", "list --queue other"]);
     assert_snapshot!("jobs_list", seen);
     let seen = jobs.transcripts(&["get lm", "get big", "get lm -o wide", "get vcjob lm", "get lm -o name", "get none"]);
@@ -81,7 +82,9 @@ fn jobs_are_listed_shown_read_and_deleted() {
     let events = events.split_once("\n\nLAST SEEN   OBJECT").unwrap().1;
     assert!(events.contains("podgroup"), "{events}");
     assert!(events.contains("needs 3 pods × 3 cpu; 0 of 2 nodes fit"), "{events}");
-    jobs.0.until("logs lm", "lm-worker-1 | ready");
+    for pod in ["lm-master-0", "lm-worker-0", "lm-worker-1"] {
+        jobs.0.until("logs lm", &format!("{pod} | ready"));
+    }
     let seen = jobs.transcripts(&[
         "logs lm",
         "logs lm --task worker",
@@ -195,7 +198,7 @@ fn a_cluster_without_jobs_or_controllers_says_so() {
         "get lm",
         "logs lm",
         "job suspend lm --timeout 1500ms",
-        "queue close default --timeout 1ms",
+        "queue close default --timeout 1ms -q",
     ];
     let without_controllers = lines.map(|line| sandbox.transcript(line)).join("\n");
     assert_snapshot!("jobs_without_cluster", format!("{without_kinds}\n{without_controllers}"));

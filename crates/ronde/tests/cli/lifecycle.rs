@@ -3,19 +3,17 @@
 use std::io::{BufRead as _, BufReader};
 
 use insta::assert_snapshot;
-use ronde_sim::wait_until;
 
-use crate::sandbox::{LIMIT, Sandbox, kill, mode};
+use crate::sandbox::{Sandbox, kill, mode};
 
 #[test]
 fn up_in_the_background_and_down() {
     let sandbox = Sandbox::new();
     let up = sandbox.transcript("up --detach --listen 127.0.0.1:0");
-    let status = sandbox.status();
+    sandbox.until_ready();
     let down = sandbox.transcript("down");
     let again = sandbox.transcript("down");
     assert_snapshot!("up_detached_and_down", [up, down, again].join("\n"));
-    assert_eq!(status["ready"], true);
     assert_eq!(sandbox.status()["running"], false);
 }
 
@@ -72,9 +70,9 @@ fn is_hangup_ignored() -> bool {
 fn under_nohup_a_hangup_is_no_reason_to_stop() {
     let sandbox = Sandbox::new();
     let running = sandbox.start_under_nohup("up --listen 127.0.0.1:0");
-    wait_until("it is ready", LIMIT, || (sandbox.status()["ready"] == true).then_some(()));
+    sandbox.until_ready();
     kill(running.pid(), "HUP");
-    assert_eq!(sandbox.status()["ready"], true);
+    sandbox.until_ready();
     assert!(sandbox.run("down").status.success());
 }
 
@@ -96,7 +94,7 @@ fn in_the_background_a_hangup_is_no_reason_to_stop() {
     let sandbox = Sandbox::new();
     sandbox.up();
     kill(sandbox.pid(), "HUP");
-    assert_eq!(sandbox.status()["ready"], true);
+    sandbox.until_ready();
 }
 
 #[test]
@@ -108,14 +106,15 @@ fn the_second_up_on_one_data_directory_says_who_is_there() {
     assert!(String::from_utf8_lossy(&first.stderr).contains(&pid));
     let second = sandbox.transcript("up --detach --listen 127.0.0.1:0");
     assert_snapshot!("up_twice", [sandbox.describe("up --listen 127.0.0.1:0", &first), second].join("\n"));
-    assert_eq!(sandbox.status()["ready"], true, "the first one goes on");
+    assert_eq!(sandbox.pid().to_string(), pid, "the first one goes on");
+    sandbox.until_ready();
 }
 
 #[test]
 fn a_crowd_of_ups_leaves_exactly_one() {
     let sandbox = Sandbox::new();
     let crowd: Vec<_> = (0..6).map(|_| sandbox.start("up --quiet --listen 127.0.0.1:0")).collect();
-    wait_until("one is ready", LIMIT, || (sandbox.status()["ready"] == true).then_some(()));
+    sandbox.until_ready();
     let winner = sandbox.pid();
     let codes: Vec<_> =
         crowd.into_iter().filter(|one| one.pid() != winner).map(|one| one.wait().status.code()).collect();
@@ -134,7 +133,7 @@ fn after_kill_9_up_works_again() {
     sandbox.kill_9();
     assert!(sandbox.read(".kube/config").contains("current-context: ronde"), "nobody could clean up");
     sandbox.up();
-    assert_eq!(sandbox.status()["ready"], true);
+    sandbox.until_ready();
     assert_eq!(sandbox.run("down").status.code(), Some(0));
     assert_eq!(sandbox.read(".kube/config"), with_lists(&before));
 }
@@ -196,8 +195,8 @@ fn two_instances_live_side_by_side() {
     let apart = sandbox.run("up --detach --data-dir second --listen 127.0.0.1:0 --kubeconfig other");
     assert!(apart.status.success(), "{}", sandbox.describe("up", &apart));
     assert_snapshot!("two_instances", taken);
-    assert_eq!(sandbox.run("status").status.code(), Some(0));
-    assert_eq!(sandbox.run("status --data-dir second").status.code(), Some(0));
+    sandbox.until("status", "running");
+    sandbox.until("status --data-dir second", "running");
     assert!(sandbox.run("down --data-dir second").status.success());
     assert_eq!(sandbox.read("other"), "(none)");
     assert!(sandbox.read(".kube/config").contains("current-context: ronde"));

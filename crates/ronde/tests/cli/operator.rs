@@ -8,7 +8,7 @@ use crate::sandbox::{Running, Sandbox, kill};
 
 /// Starts an operator; returns it with the lines that it says.
 fn start(sandbox: &Sandbox) -> (Running, Lines<BufReader<std::process::ChildStderr>>) {
-    let mut running = sandbox.start("operator");
+    let mut running = sandbox.start_without_log("operator");
     let lines = BufReader::new(running.stderr()).lines();
     (running, lines)
 }

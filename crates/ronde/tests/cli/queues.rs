@@ -97,10 +97,13 @@ fn a_queue_with_a_job_in_it_is_closing() {
     sandbox.write("lm.yaml", job);
     assert!(sandbox.run("apply -f lm.yaml").status.success());
     sandbox.until("list", "Running");
+    sandbox.until("queue get gpu", "Open    0         0         1");
     let before = ["queue get gpu", "queue close gpu --wait=false"].map(|line| sandbox.transcript(line)).join("\n");
     sandbox.until("queue get gpu", "Closing");
     let after = sandbox.transcript("queue close gpu --timeout 1500ms");
     let mut close = sandbox.start("queue close gpu");
+    let mut says = BufReader::new(close.stderr()).lines().map(Result::unwrap);
+    assert!(says.any(|line| line.starts_with("waiting")));
     assert!(sandbox.run("delete vcjob lm").status.success());
     let closed = std::io::read_to_string(close.stdout()).unwrap();
     assert_eq!(closed, "queue.scheduling.volcano.sh/gpu closed\n");

@@ -10,6 +10,7 @@ fn status_tells_whether_it_runs() {
     let before = sandbox.transcript("status");
     let json = sandbox.transcript("status -o json");
     sandbox.up();
+    sandbox.until_ready();
     let running = sandbox.run("status");
     let text = String::from_utf8_lossy(&running.stdout).into_owned();
     // What the API holds from the start is its own business.

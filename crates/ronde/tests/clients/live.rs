@@ -131,7 +131,7 @@ fn waits_end_when_it_is_so() {
     let Some(home) = Home::new("live-wait", &[Program::Kubectl]) else { return };
     home.succeed("kubectl create job once --image example.test/once:1");
     home.succeed("kubectl create configmap gone");
-    let start = |what: &str| Background::start(&home, &format!("kubectl wait {what} --timeout 20s"));
+    let start = |what: &str| Background::start(&home, &format!("kubectl wait {what} --timeout 60s"));
     let complete = start("--for=condition=Complete job/once");
     let active = start("--for=jsonpath='{.status.active}'=1 job/once");
     let deleted = start("--for=delete configmap/gone");

@@ -14,7 +14,7 @@ use crate::{
 const DEEDS_MAX: u64 = 6;
 const PAUSE_MAX_MS: u64 = 400;
 /// By then the last volley has struck, also those whose connection to the launcher it has cut.
-const SETTLED: Duration = Duration::from_secs(1);
+const SETTLED: Duration = Duration::from_secs(3);
 
 pub struct Fire {
     dice: Dice,
@@ -62,17 +62,16 @@ impl Fire {
     /// training is nearly done.
     fn choose(&mut self, hosts: &mut Hosts, job: &mut Job) -> Option<Spared> {
         thread::sleep(SETTLED);
-        let ring = wait_until("the ring is whole", PATIENCE, || {
+        wait_until("the ring is whole", PATIENCE, || {
             if job.is_nearly_done() {
                 return Some(None);
             }
             assert!(job.is_running(), "the job has ended\n{}", job.shown());
             self.revived += hosts.revive();
             let ring: Vec<Worker> = job.workers().into_iter().filter(Worker::has_state).collect();
-            (ring.len() == RANKS).then_some(Some(ring))
-        })?;
-        let Worker { pid, .. } = *self.dice.pick(&ring).unwrap();
-        Some(Spared { pid, host: hosts.host_of(pid).unwrap() })
+            let Worker { pid, .. } = *self.dice.pick(&ring).filter(|_| ring.len() == RANKS)?;
+            Some(Some(Spared { pid, host: hosts.host_of(pid)? }))
+        })
     }
 
     fn one(&mut self, of: Vec<u32>) -> Option<u32> {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use ronde_sim::skip;
+use tempfile::TempDir;
 
 /// Says its process before it does anything else.
 const WITH_PID: &str = "import os, runpy, sys; print('pid', os.getpid(), flush=True); sys.argv.pop(0); \
@@ -25,8 +26,10 @@ pub struct Training {
     kind: Kind,
     python: PathBuf,
     packages: String,
-    /// Steps of the one, epochs of the other.
+    /// Epochs of PyTorch. The other trains until there is the sign.
     length: u64,
+    /// Where the sign to end is put.
+    folder: TempDir,
 }
 
 impl Training {
@@ -36,11 +39,8 @@ impl Training {
             skip("no Python with NumPy and our package is named by RONDE_TEST_PYTHON and RONDE_TEST_PYTHONPATH");
             return None;
         };
-        let length = match kind {
-            Kind::NumPy => 120 + 30 * seconds,
-            Kind::PyTorch => 30 + seconds / 2,
-        };
-        let training = Self { kind, python: python.into(), packages, length };
+        let (length, folder) = (30 + seconds / 2, tempfile::tempdir().unwrap());
+        let training = Self { kind, python: python.into(), packages, length, folder };
         let has_torch = || training.python(&["-c", "import torch"]).output().unwrap().status.success();
         if kind == Kind::PyTorch && !has_torch() {
             skip("PyTorch is not installed");
@@ -55,31 +55,39 @@ impl Training {
         command
     }
 
-    fn words(&self) -> Vec<String> {
-        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let (script, flag) = match self.kind {
-            Kind::NumPy => (here.join("../../examples/numpy_elastic.py"), "--steps"),
-            Kind::PyTorch => (here.join("tests/survival/counting.py"), "--epochs"),
+    fn script(&self) -> String {
+        let path = match self.kind {
+            Kind::NumPy => "../../examples/numpy_elastic.py",
+            Kind::PyTorch => "tests/survival/counting.py",
         };
-        [script.display().to_string(), flag.to_owned(), self.length.to_string()].into()
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(path).display().to_string()
+    }
+
+    fn sign(&self) -> PathBuf {
+        self.folder.path().join("enough")
+    }
+
+    /// The training may end.
+    pub fn enough(&self) {
+        fs_err::write(self.sign(), "").unwrap();
     }
 
     /// Puts the program behind the launcher's flags.
     pub fn complete(&self, command: &mut Command) {
-        command.arg(&self.python).args(["-c", WITH_PID]).args(self.words()).args(["--pause", "0.02"]);
-        if self.kind == Kind::NumPy {
-            command.args(["--print-every", "1"]);
-        }
+        command.arg(&self.python).args(["-c", WITH_PID, &self.script(), "--pause", "0.02"]);
+        match self.kind {
+            Kind::NumPy => command.args(["--steps", "100000000", "--print-every", "1", "--until"]).arg(self.sign()),
+            Kind::PyTorch => command.args(["--epochs", &self.length.to_string()]),
+        };
         command.env("PYTHONPATH", &self.packages);
     }
 
-    /// The step from which on it may end at any moment; the rest takes a second and more.
+    /// The step from which on it may end at any moment by itself; the rest takes a second and more.
     pub fn nearly_done(&self) -> u64 {
-        self.length
-            - match self.kind {
-                Kind::NumPy => 60,
-                Kind::PyTorch => 6,
-            }
+        match self.kind {
+            Kind::NumPy => u64::MAX,
+            Kind::PyTorch => self.length - 6,
+        }
     }
 
     /// Looks at what a training has said, which must have the right loss and the right count of samples.
@@ -88,8 +96,8 @@ impl Training {
         let found: Vec<&str> = said.map(|(_, text)| text).filter(|text| text.contains("samples: ")).collect();
         match self.kind {
             Kind::NumPy => {
-                let words = self.words();
-                let output = self.python(&words.iter().map(String::as_str).collect::<Vec<_>>()).output().unwrap();
+                let (steps, _) = found[0].strip_prefix("steps: ").and_then(|rest| rest.split_once(',')).unwrap();
+                let output = self.python(&[&self.script(), "--steps", steps]).output().unwrap();
                 let alone = String::from_utf8(output.stdout).unwrap();
                 assert_eq!(found, [alone.lines().last().unwrap()]);
             }
