@@ -6,7 +6,7 @@
 use std::{
     io::{self, Read as _, Write as _},
     net::TcpStream,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ring::{
@@ -14,12 +14,18 @@ use ring::{
     rand::{SecureRandom as _, SystemRandom},
 };
 
+use crate::clock;
+
 /// Goes up with every change of what ranks say to each other.
 pub const VERSION: u16 = 3;
 const MAGIC: [u8; 6] = *b"RONDE\n";
 const CHALLENGE: usize = 16;
+/// The shortest wait: none at all would mean for ever.
+pub(crate) const MOMENT: Duration = Duration::from_millis(1);
 /// A peer that says nothing for so long is none of ours.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// One of ours that has begun to speak may be interrupted for longer.
+const PROOF_WITHIN: Duration = Duration::from_secs(20);
 
 /// The job's secret.
 #[derive(Clone)]
@@ -62,10 +68,17 @@ impl Side {
 
 /// Makes sure that the other side speaks our version and knows the secret.
 pub fn greet(stream: &mut TcpStream, secret: &Secret, side: Side) -> io::Result<()> {
+    greet_until(clock::now() + PATIENCE + PROOF_WITHIN, stream, secret, side)
+}
+
+/// The same, by a deadline.
+pub(crate) fn greet_until(deadline: Instant, stream: &mut TcpStream, secret: &Secret, side: Side) -> io::Result<()> {
+    let begun = clock::now();
+    let left = |limit: Duration| limit.min(deadline.saturating_duration_since(clock::now())).max(MOMENT);
     stream.set_nonblocking(false)?;
     // Two short words in a row: the second must not wait for the first one's receipt, 40 ms each.
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(left(PATIENCE)))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let own = random_bytes::<CHALLENGE>()?;
     stream.write_all(&[&MAGIC[..], &VERSION.to_le_bytes(), &own].concat())?;
@@ -76,7 +89,8 @@ pub fn greet(stream: &mut TcpStream, secret: &Secret, side: Side) -> io::Result<
     let proof = |side: Side| hmac::sign(&secret.0, &[side.word(), caller, called].concat());
     stream.write_all(proof(side).as_ref())?;
     let mut answer = [0; 32];
-    stream.read_exact(&mut answer).map_err(refused)?;
+    stream.set_read_timeout(Some(left(PROOF_WITHIN)))?;
+    stream.read_exact(&mut answer).map_err(|error| refused(error, begun))?;
     let expected = [side.other().word(), caller, called].concat();
     hmac::verify(&secret.0, &expected, &answer).map_err(|_| denied("the other side has another secret"))?;
     stream.set_read_timeout(None)?;
@@ -97,14 +111,19 @@ fn checked_head(head: &[u8]) -> io::Result<&[u8]> {
     }
 }
 
-/// Who cannot prove the secret is hung up on: the caller sees only that.
-fn refused(error: io::Error) -> io::Error {
+/// Who cannot prove the secret is hung up on: the caller sees only that. So is who was slow, and may try again.
+fn refused(error: io::Error, begun: Instant) -> io::Error {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset if begun.elapsed() < PATIENCE => {
             denied("the other side does not accept our secret")
         }
         _ => error,
     }
+}
+
+/// Whether the other side is not, or will not have, one of ours; whatever else fails may work the next time.
+pub(crate) fn is_final(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
 }
 
 fn denied(why: &str) -> io::Error {

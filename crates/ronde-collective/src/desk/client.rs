@@ -22,9 +22,15 @@ use crate::{
     handshake::{self, Secret, Side},
 };
 
-/// How long a rank goes on without a word of the desk. A call that is under way then takes 7 s more at most; the
-/// launcher gives the rank up later than that.
+/// How long a rank goes on without a word of the desk. It gives up only after a call that brought none: one that is
+/// under way then takes 7 s more at most, and the launcher gives the rank up later than that, 20 s after its last word.
+///
+/// A rank that stood still itself finds the time over when it wakes. The launcher may have stood still with it, and
+/// waits for it then; so it makes that call too. Who stood still alone for more than 13 s, and cannot reach the launcher
+/// just then, goes on for up to 7 s although it may be given up; a launcher that is reached hangs up at once.
 pub const FENCE: Duration = Duration::from_secs(10);
+/// From the beginning of a call to the desk's first word.
+const WORD_WITHIN: Duration = Duration::from_secs(7);
 /// The desk says something every second: one that is silent for so long is called again.
 const SILENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -35,6 +41,13 @@ const CALL_WITHIN: Duration = Duration::from_secs(2);
 struct Limits {
     fence: Duration,
     silence: Duration,
+    word: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { fence: FENCE, silence: SILENCE, word: WORD_WITHIN }
+    }
 }
 
 /// What comes of asking for a place.
@@ -63,7 +76,6 @@ struct Shared {
     address: String,
     secret: Secret,
     worker: u64,
-    limits: Limits,
     /// Owned by the connection's thread and whoever asks; nobody holds it while waiting for the network but to write.
     state: Mutex<State>,
     changed: Condvar,
@@ -71,6 +83,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
+    limits: Limits,
     /// To write; none while there is no connection.
     stream: Option<TcpStream>,
     lost: Option<ClientError>,
@@ -96,7 +109,7 @@ impl fmt::Debug for Shared {
 impl Client {
     /// Calls the desk at `host:port`, again and again for as long as [`FENCE`] allows.
     pub fn connect(address: &str, secret: Secret, worker: u64) -> io::Result<Self> {
-        Self::connect_within(Limits { fence: FENCE, silence: SILENCE }, address, secret, worker)
+        Self::connect_within(Limits::default(), address, secret, worker)
     }
 
     fn connect_within(limits: Limits, address: &str, secret: Secret, worker: u64) -> io::Result<Self> {
@@ -104,8 +117,7 @@ impl Client {
             address: address.to_owned(),
             secret,
             worker,
-            limits,
-            state: Mutex::default(),
+            state: Mutex::new(State { limits, ..State::default() }),
             changed: Condvar::new(),
         });
         let weak = Arc::downgrade(&shared);
@@ -255,20 +267,19 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn call(&self) -> io::Result<TcpStream> {
+    fn call(&self, deadline: Instant) -> io::Result<TcpStream> {
         let mut addresses = self.address.to_socket_addrs()?;
         let first = addresses.next().ok_or_else(|| io::Error::other("the name has no address"))?;
         let mut stream = TcpStream::connect_timeout(&first, CALL_WITHIN)?;
-        handshake::greet(&mut stream, &self.secret, Side::Caller)?;
-        // Packets may be lost without a word: then nothing but the time tells.
-        stream.set_read_timeout(Some(self.limits.silence))?;
+        handshake::greet_until(deadline, &mut stream, &self.secret, Side::Caller)?;
         stream.set_write_timeout(Some(CALL_WITHIN))?;
         write_frame(&mut stream, &FromRank::Hello { worker: self.worker }.to_bytes())?;
         Ok(stream)
     }
 
-    /// Hears what the desk says until the connection breaks; `heard` is when it said the last word.
-    fn listen(self: &Arc<Self>, mut stream: TcpStream, heard: &mut Instant) -> io::Result<()> {
+    /// Hears what the desk says until the connection breaks; `heard` is when it said the last word. The first must come
+    /// by the deadline.
+    fn listen(self: &Arc<Self>, mut stream: TcpStream, deadline: Instant, heard: &mut Instant) -> io::Result<()> {
         {
             let mut state = self.lock();
             state.stream = Some(stream.try_clone()?);
@@ -276,8 +287,12 @@ impl Shared {
                 state.say(&FromRank::Join(question));
             }
         }
+        let mut first = deadline.saturating_duration_since(clock::now()).max(handshake::MOMENT);
         loop {
+            // Packets may be lost without a word: then nothing but the time tells.
+            stream.set_read_timeout(Some(self.lock().limits.silence.min(first)))?;
             let frame = read_frame(&mut stream).map_err(told)?;
+            first = Duration::MAX;
             let word = ToRank::read(&frame).ok_or_else(|| io::Error::other("the launcher's words make no sense"))?;
             *heard = clock::now();
             let mut state = self.lock();
@@ -305,18 +320,17 @@ fn keep_up(weak: &Weak<Shared>) {
     let mut heard = clock::now();
     loop {
         let Some(shared) = weak.upgrade() else { return };
-        let error = match shared.call() {
-            Ok(stream) => shared.listen(stream, &mut heard).err(),
-            Err(error) => Some(error),
-        };
+        let (before, deadline) = (heard, clock::now() + shared.lock().limits.word);
+        let called = shared.call(deadline).and_then(|stream| shared.listen(stream, deadline, &mut heard));
         let mut state = shared.lock();
         state.stream = None;
         if state.is_closed {
             return;
         }
-        let is_refused = error.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
-        if is_refused || heard.elapsed() >= shared.limits.fence {
-            let why = error.map_or_else(|| "it hung up".to_owned(), |error| error.to_string());
+        // Silence alone is not enough: all may have stood still, and a call shows it.
+        let is_cut_off = heard == before && heard.elapsed() >= state.limits.fence;
+        let error = called.err().filter(|error| is_cut_off || handshake::is_final(error));
+        if let Some(why) = error.map(|error| error.to_string()) {
             state.lost = Some(ClientError { address: shared.address.clone(), why });
             let act = state.release();
             shared.changed.notify_all();
@@ -340,7 +354,9 @@ mod tests {
         Answer, Client, FromRank, Join, Limits, Place, Secret, Side, ToRank, handshake, read_frame, write_frame,
     };
 
-    const WAIT: Duration = Duration::from_secs(10);
+    const WAIT: Duration = Duration::from_secs(60);
+    /// A test may stand still itself: its desk says nothing by itself.
+    const PATIENT: Limits = Limits { fence: WAIT, silence: WAIT, word: WAIT };
 
     /// A desk for one rank: what the rank says comes out of a channel, what is put in is said to it.
     struct Desk {
@@ -349,7 +365,8 @@ mod tests {
     }
 
     fn accept(listener: &TcpListener) -> Desk {
-        let (mut stream, _) = listener.accept().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (mut stream, _) = ronde_sim::wait_until("a call", WAIT, || listener.accept().ok());
         handshake::greet(&mut stream, &Secret::new(b"desk"), Side::Called).unwrap();
         let (sender, heard) = mpsc::channel();
         let mut reader = stream.try_clone().unwrap();
@@ -369,12 +386,16 @@ mod tests {
         fn hear(&self) -> FromRank {
             self.heard.recv_timeout(WAIT).unwrap()
         }
+
+        fn hang_up(self) {
+            self.stream.shutdown(std::net::Shutdown::Both).unwrap();
+        }
     }
 
     fn pair() -> (Client, TcpListener, Desk) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let client = Client::connect(&address, Secret::new(b"desk"), 7).unwrap();
+        let client = Client::connect_within(PATIENT, &address, Secret::new(b"desk"), 7).unwrap();
         let desk = accept(&listener);
         assert_eq!(desk.hear(), FromRank::Hello { worker: 7 });
         (client, listener, desk)
@@ -429,8 +450,7 @@ mod tests {
         let (client, listener, desk) = pair();
         client.join(Join { commits: Some(4), ..Join::default() });
         assert!(matches!(desk.hear(), FromRank::Join(_)));
-        desk.stream.shutdown(std::net::Shutdown::Both).unwrap();
-        drop(desk);
+        desk.hang_up();
         let mut again = accept(&listener);
         assert_eq!(again.hear(), FromRank::Hello { worker: 7 });
         assert!(matches!(again.hear(), FromRank::Join(Join { commits: Some(4), .. })));
@@ -443,15 +463,14 @@ mod tests {
     /// Packets that get lost without a word: nothing is ever heard, and nothing breaks.
     #[test]
     fn a_rank_that_is_cut_off_silently_leaves_its_ring_and_does_not_go_on() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let limits = Limits { fence: Duration::from_millis(600), silence: Duration::from_millis(300) };
-        let client = Client::connect_within(limits, &address, Secret::new(b"desk"), 7).unwrap();
-        let mut desk = accept(&listener);
-        assert_eq!(desk.hear(), FromRank::Hello { worker: 7 });
+        let (client, listener, mut desk) = pair();
         placed(&client, &mut desk, 1);
         let (sender, released) = mpsc::channel();
         client.on_release(move || sender.send(()).unwrap());
+        // Only now: a pause before would be the silence.
+        let soon = Duration::from_millis(100);
+        client.shared.lock().limits = Limits { fence: soon, silence: soon, word: WAIT };
+        desk.say(ToRank::Ping);
         // It calls again, and the greeting alone does not make it go on.
         let again = accept(&listener);
         released.recv_timeout(WAIT).unwrap();
@@ -462,12 +481,34 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_that_stood_still_for_too_long_calls_once_before_it_gives_up() {
+        let (client, listener, mut desk) = pair();
+        placed(&client, &mut desk, 1);
+        let (sender, released) = mpsc::channel();
+        client.on_release(move || sender.send(()).unwrap());
+        client.shared.lock().limits.fence = Duration::ZERO;
+        desk.hang_up();
+        let mut again = accept(&listener);
+        assert_eq!(again.hear(), FromRank::Hello { worker: 7 });
+        again.say(ToRank::Ping);
+        assert_eq!(again.hear(), FromRank::Pong);
+        assert!(!client.release_flag().load(std::sync::atomic::Ordering::SeqCst), "its ring goes on");
+        drop(listener);
+        again.hang_up();
+        released.recv_timeout(WAIT).unwrap();
+    }
+
+    #[test]
     fn another_secret_is_refused_at_once() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = Client::connect(&listener.local_addr().unwrap().to_string(), Secret::new(b"other"), 7).unwrap();
-        let (mut stream, _) = listener.accept().unwrap();
-        handshake::greet(&mut stream, &Secret::new(b"desk"), Side::Called).unwrap_err();
-        drop(stream);
+        let address = listener.local_addr().unwrap().to_string();
+        let limits = Limits { fence: 2 * WAIT, ..PATIENT };
+        let client = Client::connect_within(limits, &address, Secret::new(b"other"), 7).unwrap();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                handshake::greet(&mut stream.unwrap(), &Secret::new(b"desk"), Side::Called).unwrap_err();
+            }
+        });
         client.join(Join::default());
         let error = client.answer(WAIT).unwrap().unwrap_err().to_string();
         assert!(error.contains("secret"), "{error}");

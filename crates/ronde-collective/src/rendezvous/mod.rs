@@ -79,16 +79,17 @@ impl Meeting<'_> {
         cards.filter(|cards| cards.len() == self.size).ok_or_else(|| at("its answer makes no sense"))
     }
 
-    /// The launcher may start its server after the first ranks: they call again until the deadline.
+    /// The launcher may start its server after the first ranks, or be too busy to greet: they call again until the
+    /// deadline. The server knows nothing of who was not greeted.
     fn call(&self, address: &str) -> std::io::Result<TcpStream> {
+        let greeted = |mut stream: TcpStream| {
+            handshake::greet(&mut stream, self.secret, Side::Caller)?;
+            Ok(stream)
+        };
         loop {
-            match address.to_socket_addrs().and_then(connect_any) {
-                Ok(mut stream) => {
-                    stream.set_nodelay(true)?;
-                    handshake::greet(&mut stream, self.secret, Side::Caller)?;
-                    return Ok(stream);
-                }
-                Err(error) if clock::now() >= self.deadline => return Err(error),
+            match address.to_socket_addrs().and_then(connect_any).and_then(greeted) {
+                Ok(stream) => return Ok(stream),
+                Err(error) if handshake::is_final(&error) || clock::now() >= self.deadline => return Err(error),
                 Err(_) => thread::sleep(Duration::from_millis(20)),
             }
         }
@@ -126,9 +127,35 @@ fn read_frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{SocketAddr, TcpListener};
+    use std::{
+        net::{SocketAddr, TcpListener},
+        thread,
+        time::Duration,
+    };
 
-    use super::connect_any;
+    use super::{Meeting, Rank, Rendezvous, Secret, Side, clock, connect_any, handshake};
+
+    #[test]
+    fn a_server_that_has_no_time_to_greet_is_called_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let secret = Secret::new(b"of the ring");
+        let meeting = Meeting {
+            place: &Rendezvous::Alone,
+            secret: &secret,
+            scope: "",
+            rank: Rank(0),
+            size: 1,
+            deadline: clock::now() + Duration::from_secs(60),
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                drop(listener.accept().unwrap());
+                handshake::greet(&mut listener.accept().unwrap().0, &secret, Side::Called).unwrap();
+            });
+            meeting.call(&address).unwrap();
+        });
+    }
 
     #[test]
     fn a_server_is_found_behind_an_address_where_nobody_listens() {

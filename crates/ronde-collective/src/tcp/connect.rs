@@ -93,11 +93,26 @@ fn call(calls: &Calls, callee: &Callee) -> io::Result<Link> {
     let (first, address) = call_any(calls, callee)?;
     let mut streams = vec![first];
     for number in 1..=STREAMS {
-        let mut stream = TcpStream::connect(address)?;
+        let mut stream = call_again(calls, address)?;
         introduce(calls, callee.member, &mut stream, number)?;
         streams.push(stream);
     }
     Link::new(streams)
+}
+
+/// Calls a peer that has answered before, until it greets; it may be busy with others. Only who says a name counts as
+/// a caller there, so nothing is left of a greeting that failed. What fails after it is final: the peer may be content
+/// with that stream.
+fn call_again(calls: &Calls, address: SocketAddr) -> io::Result<TcpStream> {
+    loop {
+        let mut stream = TcpStream::connect(address)?;
+        match handshake::greet(&mut stream, &calls.secret, Side::Caller) {
+            Ok(()) => return Ok(stream),
+            Err(error) if handshake::is_final(&error) || clock::now() >= calls.deadline => return Err(error),
+            Err(_) => thread::sleep(PAUSE),
+        }
+        calls.check()?;
+    }
 }
 
 /// Tries all addresses at once, and again until the deadline.
@@ -112,7 +127,8 @@ fn call_any(calls: &Calls, callee: &Callee) -> io::Result<(TcpStream, SocketAddr
         calls.check()?;
         match dial(&addresses, callee.port, calls.deadline)? {
             Some((mut stream, address)) => {
-                match introduce(calls, callee.member, &mut stream, 0) {
+                let greeted = handshake::greet(&mut stream, &calls.secret, Side::Caller);
+                match greeted.and_then(|()| introduce(calls, callee.member, &mut stream, 0)) {
                     Ok(()) => return Ok((stream, address)),
                     Err(error) => last = error,
                 }
@@ -172,9 +188,8 @@ fn wait_for(open: &[(OwnedFd, SocketAddr)], limit: Duration) -> io::Result<Vec<b
     Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
 }
 
-/// Greets, and says who calls whom; the other side answers with our mark and its own name.
+/// Says who calls whom; the other side answers with our mark and its own name.
 fn introduce(calls: &Calls, callee: usize, stream: &mut TcpStream, number: usize) -> io::Result<()> {
-    handshake::greet(stream, &calls.secret, Side::Caller)?;
     let (me, callee) = (name(calls.me)?, name(callee)?);
     let number = u16::try_from(number).map_err(io::Error::other)?.to_le_bytes();
     stream.write_all(&[&calls.mark.to_le_bytes()[..], &me, &callee, &number].concat())?;
@@ -242,8 +257,8 @@ mod tests {
         time::Duration,
     };
 
-    use super::{Callee, Calls, Link, clock, connect};
-    use crate::handshake::Secret;
+    use super::{Callee, Calls, Link, call_again, clock, connect};
+    use crate::handshake::{self, Secret, Side};
 
     fn calls(me: usize) -> Calls {
         let deadline = clock::now() + Duration::from_secs(60);
@@ -267,6 +282,18 @@ mod tests {
             thread::yield_now();
         }
         byte[0]
+    }
+
+    #[test]
+    fn a_peer_that_has_no_time_to_greet_is_called_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                drop(listener.accept().unwrap());
+                handshake::greet(&mut listener.accept().unwrap().0, &calls(0).secret, Side::Called).unwrap();
+            });
+            call_again(&calls(1), listener.local_addr().unwrap()).unwrap();
+        });
     }
 
     #[test]
