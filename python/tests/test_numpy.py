@@ -201,15 +201,20 @@ def test_time_spent_waiting_is_counted(ring):
     def body():
         import time
 
+        import ronde
         import ronde.numpy as rn
 
         rn.init()
-        rn.barrier()
-        before = rn.metrics()["wait_seconds"]
-        if rn.rank() == 0:
-            time.sleep(0.3)
-        rn.allreduce(np.ones(1))
-        waited = rn.metrics()["wait_seconds"] - before
-        assert rn.rank() == 0 or waited > 0.2, waited
+        for _ in range(8):
+            rn.barrier()
+            before = rn.metrics()["wait_seconds"]
+            if rn.rank() == 0:
+                time.sleep(0.3)
+            rn.allreduce(np.ones(1))
+            waited = rn.metrics()["wait_seconds"] - before
+            # On a busy machine it may come late itself, and not wait.
+            if ronde.broadcast_object(waited > 0.2, root_rank=1):
+                return
+        raise AssertionError(waited)
 
     ring(2).run(body)

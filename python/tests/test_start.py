@@ -1,6 +1,7 @@
 """The ways in which ranks are started: by launchers of others, by hand, alone."""
 
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -33,12 +34,13 @@ def clean(**more):
     """The variables of this process without those by which somebody may have started it."""
     strange = ("HOROVOD_", "OMPI_", "PMI", "SLURM_", "RONDE_", "MASTER_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
-    return dict(kept, PYTHONPATH=os.pathsep.join(sys.path), **more)
+    ours = {"PYTHONPATH": os.pathsep.join(sys.path), "HOROVOD_GLOO_TIMEOUT_SECONDS": "120"}
+    return {**kept, **ours, **more}
 
 
 def start(words, script, **more):
     done = subprocess.run(
-        [*words, sys.executable, "-c", script], env=clean(**more), capture_output=True, text=True, timeout=120
+        [*words, sys.executable, "-c", script], env=clean(**more), capture_output=True, text=True, timeout=300
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -55,7 +57,7 @@ def by_hand(script, variables, wrapper=(), **more):
         )
         for rank in ("0", "1")
     ]
-    return [rank.communicate(timeout=120)[0] for rank in ranks]
+    return [rank.communicate(timeout=300)[0] for rank in ranks]
 
 
 # As many write it: it stays, with the rank as its child, and makes other launchers' variables.
@@ -63,9 +65,15 @@ WRAPPER = ["sh", "-c", 'export RANK=$OMPI_COMM_WORLD_RANK; "$0" "$@"; exit $?']
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
+    """Below the range that the kernel gives to others: nobody gets it while the ranks start."""
+    while True:
+        port = random.randrange(15000, 30000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+        return str(port)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +186,8 @@ def test_ranks_meet_with_slurms_variables():
     def variables(rank):
         return {"SLURM_PROCID": rank, "SLURM_LOCALID": rank}
 
-    job = str(int(free_port()) * 1000 + os.getpid() % 1000)
+    # The port is 15000 + 31 * job % 15000.
+    job = str((int(free_port()) - 15000) * pow(31, -1, 15000) + os.getpid() * 15000)
     more = {"SLURM_NTASKS": "2", "SLURM_JOB_ID": job, "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "localhost"}
     assert by_hand(SCRIPT, variables, **more) == ["met\n", "met\n"]
 

@@ -78,6 +78,7 @@ fn be_a_rank() {
         address => Rendezvous::Server(address.to_owned()),
     };
     let mut config = Config::new(Rank(rank), size, rendezvous, Secret::new(SECRET));
+    config.start_timeout = Duration::from_secs(120);
     match words[3] {
         "tcp" => config.transport = Transport::Tcp,
         // Two ranks on each.
@@ -92,7 +93,9 @@ fn be_a_rank() {
         let tensor = Tensor::new(DataType::F32, [length], vec![0; 4 * length]);
         engine.run(Work::new(name, Operation::Allreduce(ReduceOp::Sum.into()), vec![tensor]))
     };
-    step("begin", 10).unwrap();
+    if let Err(error) = step("begin", 10) {
+        return println!("rank says: {}", error.to_string().replace('\n', " "));
+    }
     println!("rank says: ready");
     match words[4] {
         "until-one-dies" => {
@@ -131,9 +134,16 @@ fn server() -> Server {
 /// What is promised is a second. A busy machine has its own pauses; but what would notice later by other means, the
 /// kernel's probes or the end of the test, takes longer than this.
 const NOTICED_WITHIN: Duration = Duration::from_secs(3);
+/// A machine may stand still for that long, and ranks be late for no fault of theirs; but not every time.
+const TRIES: usize = 4;
+
+fn check_loss(size: usize, transport: &str, task: &str) {
+    let is_soon = |_| noticed_after(size, transport, task) < NOTICED_WITHIN;
+    assert!((0..TRIES).any(is_soon), "{transport}, {task}: noticed late {TRIES} times");
+}
 
 #[expect(clippy::disallowed_methods, reason = "the time until a death is noticed is the subject")]
-fn check_loss(size: usize, transport: &str, task: &str) {
+fn noticed_after(size: usize, transport: &str, task: &str) -> Duration {
     let server = server();
     let mut ranks = start(size, &server, transport, task);
     ranks.iter_mut().for_each(|rank| assert_eq!(rank.says(), "ready"));
@@ -143,8 +153,10 @@ fn check_loss(size: usize, transport: &str, task: &str) {
     for rank in &mut ranks {
         let error = rank.says();
         assert!(error.starts_with(&format!("lost rank {}", size - 1)), "{transport}, {task}: {error}");
+        // That would be the kernel's probes.
+        assert!(!error.contains("timed out"), "{transport}, {task}: {error}");
     }
-    assert!(begun.elapsed() < NOTICED_WITHIN, "noticed after {:?}", begun.elapsed());
+    begun.elapsed()
 }
 
 #[test]
@@ -186,22 +198,32 @@ fn a_rank_that_stops_in_the_middle_of_data_is_named_and_given_up() {
 }
 
 fn check_stop(transport: &str, size: usize) {
+    // The first to give up names it, or between hosts who waits for it; the others hear that the ring is left.
+    let named = if transport == "hosts" { ": [large]".to_owned() } else { format!(" {}: [large]", size - 1) };
+    let is_given_up = |error: &String| error.starts_with("operations have waited") || error.contains("shut down");
+    let is_named = |_| {
+        let said = said_when_one_stops(transport, size);
+        assert!(said.iter().all(is_given_up), "{transport}: {said:?}");
+        said.iter().any(|error| error.contains(&named))
+    };
+    assert!((0..TRIES).any(is_named), "{transport}: another was named, {TRIES} times");
+}
+
+/// What the others say, or what ranks say that were not ready in time.
+fn said_when_one_stops(transport: &str, size: usize) -> Vec<String> {
     let server = server();
     let mut ranks = start(size, &server, transport, "until-one-stops");
-    ranks.iter_mut().for_each(|rank| assert_eq!(rank.says(), "ready"));
+    let late: Vec<String> = ranks.iter_mut().map(RankProcess::says).filter(|said| said != "ready").collect();
+    if !late.is_empty() {
+        return late;
+    }
     ranks[size - 1].signal(rustix::process::Signal::STOP);
-    // The first to give up names it, or between hosts who waits for it; the others hear that the ring is left.
-    let said: Vec<String> = ranks[..size - 1].iter_mut().map(RankProcess::says).collect();
-    let named = if transport == "hosts" { ": [large]".to_owned() } else { format!(" {}: [large]", size - 1) };
-    assert!(said.iter().any(|error| error.contains(&named)), "{transport}: {said:?}");
-    let is_given_up = |error: &String| error.starts_with("operations have waited") || error.contains("shut down");
-    assert!(said.iter().all(is_given_up), "{transport}: {said:?}");
+    ranks[..size - 1].iter_mut().map(RankProcess::says).collect()
 }
 
 /// Two network namespaces with a wire between them; they go with it.
 struct Network {
     names: [String; 2],
-    meeting: tempfile::TempDir,
 }
 
 impl Network {
@@ -212,7 +234,7 @@ impl Network {
         ronde_sim::program("ip")?;
         let id = std::process::id();
         let names = ["a", "b"].map(|end| format!("ronde-{test}-{id}-{end}"));
-        let network = Self { names, meeting: tempfile::tempdir().unwrap() };
+        let network = Self { names };
         let [a, b] = &network.names;
         for name in [a, b] {
             assert!(run(&["ip", "netns", "add", name]), "cannot make a network namespace");
@@ -239,7 +261,8 @@ impl Network {
 
     /// Starts a rank at each end.
     fn start(&self, task: &str) -> Vec<RankProcess> {
-        let role = format!("2 {} tcp {task}", self.meeting.path().display());
+        let meeting = tempfile::tempdir().unwrap();
+        let role = format!("2 {} tcp {task}", meeting.path().display());
         let mut ranks = start_by(2, &role, |rank| {
             let mut command = Command::new("ip");
             command.args(["netns", "exec", &self.names[rank]]).arg(env::current_exe().unwrap());
@@ -296,13 +319,32 @@ fn a_partition_that_heals_only_delays() {
     if ronde_sim::program("nft").is_none() {
         return;
     }
-    let mut ranks = network.start("a-few-steps-when-told");
+    for _ in 0..2 * TRIES {
+        let mut ranks = network.start("a-few-steps-when-told");
+        let Some(took) = cut_for_a_while(&network, &mut ranks) else {
+            return ronde_sim::skip("this kernel drops no packets");
+        };
+        if took < HEALED_WITHIN {
+            return ranks.iter_mut().for_each(|rank| assert_eq!(rank.says(), "done"));
+        }
+    }
+    panic!("this machine stands still all the time");
+}
+
+/// A peer that is not heard for four seconds is lost; the last word may be a second old when the cut begins, and the
+/// next probe comes up to a second after it ends.
+const HEALED_WITHIN: Duration = Duration::from_millis(1500);
+
+/// Lets two ranks work while one does not hear the other; returns for how long, or none if this kernel cannot.
+#[expect(clippy::disallowed_methods, reason = "a cut that took too long is no test")]
+fn cut_for_a_while(network: &Network, ranks: &mut [RankProcess]) -> Option<Duration> {
+    let begun = std::time::Instant::now();
     if !network.drop_incoming("meta l4proto tcp") {
-        return ronde_sim::skip("this kernel drops no packets");
+        return None;
     }
     ranks.iter_mut().for_each(RankProcess::tell);
     // Longer than TCP's first tries, and shorter than what counts as a loss.
     std::thread::sleep(Duration::from_millis(700));
     network.let_in();
-    ranks.iter_mut().for_each(|rank| assert_eq!(rank.says(), "done"));
+    Some(begun.elapsed())
 }

@@ -37,7 +37,7 @@ pub fn server() -> Server {
 pub fn config(rank: usize, size: usize, spread: Spread, server: &Server) -> Config {
     let rendezvous = Rendezvous::Server(server.address().to_string());
     let mut config = Config::new(Rank(rank), size, rendezvous, Secret::new(SECRET));
-    config.start_timeout = Duration::from_secs(10);
+    config.start_timeout = Duration::from_secs(120);
     match spread {
         Spread::OneHost => {}
         Spread::Tcp => config.transport = Transport::Tcp,

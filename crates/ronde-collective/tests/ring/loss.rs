@@ -36,7 +36,7 @@ fn a_shutdown_ends_what_is_in_flight() {
             // Nobody else asks for it; but the other may have left already.
             let early = handle.wait(Some(Duration::from_millis(10)));
             engine.shutdown();
-            let error = early.or_else(|| handle.wait(Some(Duration::from_secs(5)))).expect("it hangs").unwrap_err();
+            let error = early.or_else(|| handle.wait(Some(Duration::from_secs(60)))).expect("it hangs").unwrap_err();
             assert!(matches!(error, Error::Shutdown(_)), "{error}");
         });
     }
@@ -60,8 +60,8 @@ fn a_stall_names_ranks_and_tensors_and_ends_if_asked_to() {
 fn stalled(spread: Spread, limits: Stall) -> String {
     let is_over = AtomicUsize::new(0);
     let change = |config: &mut ronde_collective::Config| config.stall = limits;
+    // No barrier first: a rank that is late for it would be the stall.
     let reports = ring_with(2, spread, change, |engine| {
-        engine.run(barrier("begin")).unwrap();
         if engine.rank() == Rank(1) {
             let is_over = || (is_over.load(Ordering::SeqCst) > 0).then_some(());
             wait_until("rank 0 has been told", Duration::from_secs(60), is_over);

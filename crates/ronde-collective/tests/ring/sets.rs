@@ -57,7 +57,7 @@ fn sets_that_overlap_do_not_wait_for_each_other() {
             let handles =
                 own.map(|set| engine.submit(allreduce("x", ReduceOp::Sum, &vec![1.0; 40_000]).on(set)).unwrap());
             for handle in handles {
-                let done = handle.wait(Some(Duration::from_secs(10))).expect("locked").unwrap();
+                let done = handle.wait(Some(Duration::from_secs(120))).expect("locked").unwrap();
                 assert_eq!(floats(&done, 0), vec![2.0; 40_000]);
             }
         }
