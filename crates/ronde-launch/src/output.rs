@@ -33,6 +33,8 @@ const CHUNK: usize = 16 << 10;
 const QUEUE: usize = 64;
 /// When all ranks have ended, a stream has ended too if nothing came for so long: something may hold it open for ever.
 const SILENCE: Duration = NOTICED_WITHIN;
+/// After [`Output::end`] the last lines of a stream are known by then, unless nobody reads what we write.
+pub const ENDED_WITHIN: Duration = SILENCE.saturating_mul(2);
 /// More than any pipe or connection holds; who writes on after its rank is no part of the job.
 const REST_MAX: usize = 64 << 20;
 

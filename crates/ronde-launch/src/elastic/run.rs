@@ -27,8 +27,8 @@ use super::{
     model::{Command, Event, Outcome, Settings, WorkerId},
 };
 use crate::{
-    output::{Output, Stream, Tail},
-    start::{NOTICED_WITHIN, Order, Program, Started, Way},
+    output::{self, Output, Stream, Tail},
+    start::{Order, Program, Started, Way},
     surroundings,
 };
 
@@ -36,10 +36,8 @@ use crate::{
 const EVENTS_MAX: usize = 1024;
 /// Between two looks for workers that are silent.
 const BEAT: Duration = Duration::from_secs(1);
-/// How long the last lines of workers that have ended may take.
-const LAST_WORDS: Duration = NOTICED_WITHIN;
 /// Workers whose last lines are kept after their end.
-const PUMPS_MAX: usize = 64;
+const TAILS_MAX: usize = 64;
 const SIGTERM: i32 = 15;
 
 /// What an elastic job needs.
@@ -111,13 +109,8 @@ struct House<'a> {
     events: mpsc::Sender<Event>,
     starts: mpsc::Sender<StartResult>,
     workers: BTreeMap<WorkerId, Running>,
-    pumps: BTreeMap<WorkerId, Pumps>,
-}
-
-/// What a worker writes is on its way to the user.
-struct Pumps {
-    stdout: JoinHandle<Tail>,
-    stderr: JoinHandle<Tail>,
+    /// The last lines of stderr of each worker, once they are known.
+    tails: BTreeMap<WorkerId, JoinHandle<Tail>>,
 }
 
 struct Running {
@@ -142,8 +135,8 @@ impl<'a> House<'a> {
         let desk = Desk::start(any, secret.clone(), events.clone())
             .or_else(|_| Desk::start(any_v4, secret.clone(), events.clone()))?;
         let rendezvous = Server::start(any, secret.clone()).or_else(|_| Server::start(any_v4, secret))?;
-        let (workers, pumps) = (BTreeMap::new(), BTreeMap::new());
-        Ok((Self { job, output, desk, rendezvous, events, starts, workers, pumps }, heard, started))
+        let (workers, tails) = (BTreeMap::new(), BTreeMap::new());
+        Ok((Self { job, output, desk, rendezvous, events, starts, workers, tails }, heard, started))
     }
 
     fn note(&mut self, event: &Event) {
@@ -227,12 +220,11 @@ impl<'a> House<'a> {
         let place = (running.number, self.job.settings.max.min(1000));
         let attach = |stream, from| self.output.attach(place, stream, from);
         match (attach(Stream::Stdout, started.stdout), attach(Stream::Stderr, started.stderr)) {
-            (Ok(stdout), Ok(stderr)) => drop(self.pumps.insert(worker, Pumps { stdout, stderr })),
+            (Ok(_), Ok(stderr)) => drop(self.tails.insert(worker, stderr)),
             (Err(error), _) | (_, Err(error)) => tracing::warn!(%error, "the output of a worker is lost"),
         }
-        if self.pumps.len() > PUMPS_MAX {
-            let (workers, is_done) = (&self.workers, |it: &Pumps| it.stdout.is_finished() && it.stderr.is_finished());
-            self.pumps.retain(|worker, pumps| workers.contains_key(worker) || !is_done(pumps));
+        if self.tails.len() > TAILS_MAX {
+            self.tails.retain(|worker, tail| self.workers.contains_key(worker) || !tail.is_finished());
         }
         let events = self.events.clone();
         tokio::spawn(async move {
@@ -257,14 +249,12 @@ impl<'a> House<'a> {
     /// Returns the last lines of the worker that is to be named; what all of them have written is on its way.
     async fn last_words(&mut self, outcome: &Outcome) -> Tail {
         self.output.end();
-        let mut tail = Tail::new();
         if let Outcome::Failed(failure) = outcome
-            && let Some(pumps) = self.pumps.get_mut(&failure.worker)
+            && let Some(tail) = self.tails.remove(&failure.worker)
         {
-            let stderr = time::timeout(2 * LAST_WORDS, &mut pumps.stderr).await;
-            tail = stderr.ok().and_then(Result::ok).unwrap_or_default();
+            return time::timeout(output::ENDED_WITHIN, tail).await.ok().and_then(Result::ok).unwrap_or_default();
         }
-        tail
+        Tail::new()
     }
 }
 

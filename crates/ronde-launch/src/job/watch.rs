@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use crate::{
-    output::{Output, Tail},
+    output::{self, Output, Tail},
     signals::{self, SIGINT, SIGTERM, Stops},
     slots::Slot,
     start::{Ended, NOTICED_WITHIN, Order},
@@ -18,7 +18,7 @@ use crate::{
 
 /// What a rank has to end by itself once it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
-/// For ranks that are killed, and for what is in their pipes.
+/// For ranks that are killed.
 const LAST_WORDS: Duration = NOTICED_WITHIN;
 
 /// A rank that runs.
@@ -205,7 +205,7 @@ impl Crew {
     /// Waits for the rest of the output, unless nobody reads it; returns the last lines of each rank's stderr.
     async fn drain(&mut self, output: &Output) -> Vec<Tail> {
         output.end();
-        let deadline = Instant::now() + 2 * LAST_WORDS;
+        let deadline = Instant::now() + output::ENDED_WITHIN;
         let mut tails = Vec::with_capacity(self.ranks.len());
         for member in &mut self.ranks {
             let Some((stdout, stderr)) = member.pumps.take() else { continue };
