@@ -32,12 +32,17 @@ pub async fn run(api: Api) {
         let crds = stored(&api);
         forget_gone(&api, &mut known, &crds);
         for crd in &crds {
-            let step =
-                if meta::is_deleting(crd) { clean_up(&api, crd).await } else { keep_status(&api, crd, &crds).await };
+            let step = if meta::is_deleting(crd) {
+                clean_up(&api, crd).await.map(|()| Names::AsBefore)
+            } else {
+                keep_status(&api, crd, &crds).await
+            };
             match step {
+                // The next one must know them.
+                Ok(Names::Given) => break,
+                Ok(Names::AsBefore) => {}
                 Err(error) if error.reason == "NotFound" => {}
                 Err(error) => tracing::warn!(crd = meta::text(crd, "name"), %error, "cannot bring a CRD in order yet"),
-                Ok(()) => {}
             }
         }
         // Instances that go away matter only while a CRD waits for them.
@@ -54,9 +59,11 @@ pub async fn run(api: Api) {
     }
 }
 
+/// All CRDs, those first that were written first: who was there before gets the names.
 fn stored(api: &Api) -> Vec<Value> {
-    let page = api.store().list(CRDS, &Range::default());
-    page.map(|page| page.objects.iter().map(|object| object.value()).collect()).unwrap_or_default()
+    let Ok(mut page) = api.store().list(CRDS, &Range::default()) else { return Vec::new() };
+    page.objects.sort_by_key(|object| object.revision);
+    page.objects.iter().map(|object| object.value()).collect()
 }
 
 /// Frees what the store keeps of the past of resources whose CRDs have gone.
@@ -72,11 +79,17 @@ fn call(api: &Api, name: &str, subresource: &str) -> Result<Call, ApiError> {
     Call::internal(api, "apiextensions.k8s.io/v1", "CustomResourceDefinition", ("", name), subresource)
 }
 
-async fn keep_status(api: &Api, crd: &Value, all: &[Value]) -> Result<(), ApiError> {
+/// What became of the names of a CRD.
+enum Names {
+    AsBefore,
+    Given,
+}
+
+async fn keep_status(api: &Api, crd: &Value, all: &[Value]) -> Result<Names, ApiError> {
     let now = api.world().now_text();
     let status = kinds::crd::accepted_status(crd, all, &now);
     if status == crd["status"] {
-        return Ok(());
+        return Ok(Names::AsBefore);
     }
     let call = call(api, meta::text(crd, "name"), "status")?;
     let write = |old: &Value| {
@@ -84,7 +97,7 @@ async fn keep_status(api: &Api, crd: &Value, all: &[Value]) -> Result<(), ApiErr
         value["status"] = kinds::crd::accepted_status(old, all, &now);
         Ok(Next::of_loop(value))
     };
-    call.change(write).await.map(drop)
+    call.change(write).await.map(|_| Names::Given)
 }
 
 /// Deletes the objects of a CRD; when none is left, lets the CRD go.

@@ -147,6 +147,39 @@ async fn the_largest_numbers_are_numbers_like_others() -> anyhow::Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn of_definitions_that_come_at_once_one_gets_the_kind() -> anyhow::Result<()> {
+    let server = Running::start().await?;
+    let admin = server.admin()?;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    // The loop that gives names is busy with the first groups when the others come.
+    let posts = (0..60).map(|number| {
+        let (group, plural) = (format!("g{}.test", number / 3), format!("r{}", 9 - number % 3));
+        let crd = json!({
+            "metadata": {"name": format!("{plural}.{group}")},
+            "spec": {"group": group, "scope": "Cluster", "names": {"plural": plural, "kind": "Reel"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]},
+        });
+        send(&admin, "POST", definitions, crd.to_string())
+    });
+    for (status, answer) in futures::future::try_join_all(posts).await? {
+        assert_eq!(status, StatusCode::CREATED, "{answer}");
+    }
+    let accepted = tokio::time::timeout(Duration::from_secs(60), async {
+        loop {
+            let (_, list) = send(&admin, "GET", definitions, "").await?;
+            let crds = list["items"].as_array().context("a list")?;
+            let conditions = crds.iter().flat_map(|crd| crd["status"]["conditions"].as_array().into_iter().flatten());
+            let names: Vec<_> = conditions.filter(|condition| condition["type"] == "NamesAccepted").collect();
+            if names.len() == 60 {
+                return anyhow::Ok(names.iter().filter(|condition| condition["status"] == "True").count());
+            }
+        }
+    });
+    assert_eq!(accepted.await??, 20, "one of each group");
+    Ok(())
+}
+
 /// A kind whose objects may hold anything; returns the path of its collection.
 async fn define_anything(client: &kube::Client) -> anyhow::Result<&'static str> {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
