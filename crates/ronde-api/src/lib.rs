@@ -6,6 +6,10 @@
 //!
 //! The types are raw: what a user may write, also if it is wrong. Fields with a fixed set of words are texts in them;
 //! the methods beside them answer in enums.
+//!
+//! Inside: one file per kind with its raw types; `names.rs` is every label and name that users rely on; `flags.rs`
+//! reads the arguments of plugins; `rules/` are defaults and faults, one file per kind; `crd/` makes the definitions
+//! in `crds/`, which are also embedded in the program.
 
 #[macro_use]
 mod kind;
@@ -50,7 +54,8 @@ pub use self::{
     },
     training_job::{
         AttachMode, CleanPodPolicy, ElasticMemory, EtReplicaSpecs, LauncherSpec, LeavingWorker, ReplicaStatus,
-        RestartPolicy, SizeChange, TrainingJob, TrainingJobPhase, TrainingJobSpec, TrainingJobStatus, WorkerSpec,
+        RestartPolicy, SizeChange, TrainingJob, TrainingJobDisruption, TrainingJobPhase, TrainingJobSpec,
+        TrainingJobStatus, WorkerSpec,
     },
     words::UnknownWord,
 };

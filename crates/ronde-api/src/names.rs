@@ -47,6 +47,11 @@ pub const GROUP_MIN_MEMBER: &str = "scheduling.volcano.sh/group-min-member";
 pub const NETWORK_TOPOLOGY_MODE: &str = "volcano.sh/network-topology-mode";
 pub const NETWORK_TOPOLOGY_HIGHEST_TIER: &str = "volcano.sh/network-topology-highest-tier";
 
+/// The label of what we make for jobs beside pods and groups, and who has made it.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+pub const MANAGER: &str = "ronde";
+/// Selects it.
+pub const MANAGED_SELECTOR: &str = "app.kubernetes.io/managed-by=ronde";
 /// On a queue: its place among others, in the older form of a path and the weights along it.
 pub const HIERARCHY: &str = "volcano.sh/hierarchy";
 pub const HIERARCHY_WEIGHTS: &str = "volcano.sh/hierarchy-weights";

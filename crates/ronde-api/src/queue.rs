@@ -162,10 +162,10 @@ words! {
 }
 
 impl Queue {
-    /// Whether the queue takes new groups. One that no controller has seen yet does.
+    /// Whether the queue takes new groups. One that no controller has seen yet does, one that is being deleted does not.
     pub fn is_open(&self) -> bool {
         let state = self.status.as_ref().and_then(|status| status.state);
-        matches!(state, None | Some(QueueState::Open))
+        matches!(state, None | Some(QueueState::Open)) && self.metadata.deletion_timestamp.is_none()
     }
 }
 

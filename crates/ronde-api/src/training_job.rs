@@ -207,6 +207,19 @@ pub struct ElasticMemory {
     /// How many workers a job that grows by itself takes in its next step, after one that did not fit; 0 if all do.
     #[serde(skip_serializing_if = "is_zero")]
     pub grow_step: i32,
+    /// That pods were ended which had done nothing wrong; until the job is whole again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disruption: Option<TrainingJobDisruption>,
+}
+
+/// Something that was done to the pods of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TrainingJobDisruption {
+    /// When it was seen last.
+    pub since: Time,
+    /// What it was, as `preempted by hi (priority high)`.
+    pub why: String,
 }
 
 /// A worker that is no host any more.

@@ -3,11 +3,11 @@
 //!
 //! On one machine and on a cluster alike; our kinds must be there before (see [`crate::install`]).
 
+use ronde_runtime::{pods::orphans::Orphans, runner::Runner};
+
 use crate::{
     elastic::{Elastic, pod::AgentSettings},
     podgroup::PodGroups,
-    pods::orphans::Orphans,
-    runner::Runner,
     scheduling::Scheduler,
     vcjob::{VcJobs, objects::KeySource},
     vcqueue::VcQueues,
@@ -22,6 +22,6 @@ pub fn add(runner: &mut Runner, keys: KeySource, agent: AgentSettings, scheduler
 /// Adds the controllers alone; somebody else is the scheduler.
 pub fn add_controllers(runner: &mut Runner, keys: KeySource, agent: AgentSettings, scheduler: &Scheduler) {
     let groups = PodGroups { schedulers: scheduler.schedulers.clone() };
-    runner.add(Elastic::new(keys.clone(), agent)).add(Orphans::<ronde_api::TrainingJob>::default());
-    runner.add(VcJobs::new(keys)).add(Orphans::<ronde_api::Job>::default()).add(groups).add(VcQueues);
+    runner.add(Elastic::new(keys.clone(), agent)).add(Orphans::<Elastic>::default());
+    runner.add(VcJobs::new(keys)).add(Orphans::<VcJobs>::default()).add(groups).add(VcQueues);
 }

@@ -1,11 +1,14 @@
-//! Puts our kinds into a cluster: their definitions, and the two queues that are always there.
+//! Puts our kinds into a cluster: their definitions, the two queues that are always there, and what the cluster's own
+//! roles `view`, `edit` and `admin` allow to do with them.
 //!
 //! Idempotent: a definition is written only if it is another one than last time, by a digest that it carries, because
 //! most starts find everything in place. The same on a machine and on a cluster.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    api::rbac::v1::ClusterRole, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
@@ -14,10 +17,10 @@ use ronde_api::{
     Queue, QueueSpec, crd,
     names::{DEFAULT_QUEUE, ROOT_QUEUE},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::pods::hash;
+use ronde_runtime::pods::hash;
 
 /// On a definition: the digest of what was written.
 const DIGEST: &str = "ronde.dev/digest";
@@ -25,6 +28,18 @@ const MANAGER: &str = "ronde";
 /// A definition is served within a second, or not at all: then those who need it say so.
 const SERVED_MAX: Duration = Duration::from_secs(10);
 const SERVED_PACE: Duration = Duration::from_millis(50);
+
+const READ: [&str; 3] = ["get", "list", "watch"];
+const WRITE: [&str; 5] = ["create", "delete", "deletecollection", "patch", "update"];
+/// What users of jobs work with, by API group.
+const CHANGED: [(&str, &[&str]); 3] = [
+    ("batch.volcano.sh", &["jobs"]),
+    ("bus.volcano.sh", &["commands"]),
+    ("kai.alibabacloud.com", &["scaleins", "scaleouts", "trainingjobs"]),
+];
+/// The same, and what tells why a job waits.
+const SEEN: [(&str, &[&str]); 4] =
+    [CHANGED[0], CHANGED[1], CHANGED[2], ("scheduling.volcano.sh", &["podgroups", "queues"])];
 
 /// Makes sure that our kinds are served and that there are queues to wait in.
 ///
@@ -34,6 +49,22 @@ pub async fn ensure(client: &Client) -> Result<(), kube::Error> {
     ensure_definitions(client).await?;
     for (name, reclaimable) in [(ROOT_QUEUE, false), (DEFAULT_QUEUE, true)] {
         ensure_queue(client, name, reclaimable).await?;
+    }
+    ensure_roles(client).await
+}
+
+/// Makes our kinds part of the roles that every cluster has, which gather others by their labels.
+async fn ensure_roles(client: &Client) -> Result<(), kube::Error> {
+    let api: Api<ClusterRole> = Api::all(client.clone());
+    for (role, verbs, kinds) in [("view", &READ[..], &SEEN[..]), ("edit", &WRITE[..], &CHANGED[..])] {
+        let rule = |(group, resources): &(&str, &[&str])| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+        let name = format!("ronde-{role}");
+        let labels = json!({format!("rbac.authorization.k8s.io/aggregate-to-{role}"): "true"});
+        let wanted = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": labels}, "rules": kinds.iter().map(rule).collect::<Vec<_>>(),
+        });
+        api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&wanted)).await?;
     }
     Ok(())
 }

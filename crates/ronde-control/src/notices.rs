@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 
-use crate::taints;
+use ronde_runtime::taints;
 
 /// Taints that are such a notice, whatever their effect and whoever tolerates them: nothing stays on a node that goes.
 const TAINTS: [&str; 7] = [

@@ -4,17 +4,13 @@
 //! has lost the lease is cut off in the middle of what it does, which every loop survives, before the next one begins.
 
 use kube::Client;
-use tokio_util::sync::CancellationToken;
-
-use crate::{
-    batch,
-    elastic::pod::AgentSettings,
-    install,
+use ronde_runtime::{
     lease::Election,
     runner::{Clock, Runner},
-    scheduling::Scheduler,
-    vcjob::objects::KeySource,
 };
+use tokio_util::sync::CancellationToken;
+
+use crate::{batch, elastic::pod::AgentSettings, install, scheduling::Scheduler, vcjob::objects::KeySource};
 
 /// Where operators agree on who is at work: namespace and name.
 pub const LEASE: (&str, &str) = ("kube-system", "ronde-operator");

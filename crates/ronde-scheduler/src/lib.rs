@@ -21,6 +21,13 @@
 //! let plan = cluster.cycle(Time::from_millis(0));
 //! assert_eq!(plan.to_string(), "admit ml/mnist\nbind ml/mnist-0 to node-a\nbind ml/mnist-1 to node-a\n");
 //! ```
+//!
+//! Inside: `model/` are the words that a caller uses, `change.rs` and `plan.rs` what goes in and comes out.
+//! `cluster/` is the state, kept up with every change (`sums.rs` is the only place where room is taken or given up;
+//! `view.rs` are the nodes as one class of equal pods sees them, best first). `cycle/mod.rs` is the table of contents
+//! of a decision: `admit.rs`, `lines.rs` and `ledger.rs` (who is next, what queues may have), `gang.rs` and
+//! `place.rs` (whole or not at all), `room.rs`, `preempt.rs` and `victims.rs` (room that is coming, held or made; who
+//! may have to go for it), `surplus.rs`, `explain.rs` and `census.rs` (why the others wait).
 
 mod change;
 mod cluster;

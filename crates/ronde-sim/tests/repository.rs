@@ -98,6 +98,26 @@ fn every_crate_is_on_the_map() {
     }
 }
 
+/// Returns the crates of ours that a manifest names under `[dependencies]`.
+fn own_dependencies(manifest: &str) -> Vec<String> {
+    let after = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
+    let section = after.split("\n[").next().unwrap_or_default();
+    let names = section.lines().filter_map(|line| line.split([' ', '.', '=']).next());
+    names.filter(|name| name.starts_with("ronde")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_crate_uses_only_crates_above_it_on_the_map() {
+    let map = read("ARCHITECTURE.md");
+    let place = |name: &str| map.find(&format!("| `crates/{name}` |")).unwrap_or_else(|| panic!("{name} has no row"));
+    for entry in entries(&root().join("crates")) {
+        let name = entry.file_name().display().to_string();
+        for used in own_dependencies(&read(&format!("crates/{name}/Cargo.toml"))) {
+            assert!(place(&used) < place(&name), "{name} uses {used}, which is below it in ARCHITECTURE.md");
+        }
+    }
+}
+
 #[test]
 fn every_decision_is_listed() {
     let list = read("docs/decisions/README.md");

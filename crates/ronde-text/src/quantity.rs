@@ -11,6 +11,8 @@ use std::{borrow::Cow, cmp::Ordering, fmt};
 const NANO: i32 = -9;
 /// The texts up to this many digits pass through unchanged where [`Parts::stays_as_written`].
 const SHORT_DIGITS_MAX: usize = 18;
+/// A longer text is not read at a glance: `1536Mi` is.
+const ROUGH_LENGTH_MAX: usize = 6;
 const DECIMAL_SUFFIXES: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY_SUFFIXES: [(&str, i32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
@@ -61,6 +63,27 @@ pub fn canonical(text: &str) -> Result<Cow<'_, str>, QuantityError> {
     }
     let written = Quantity::from_parts(&parts, suffix)?.to_string();
     Ok(if written == text { Cow::Borrowed(text) } else { Cow::Owned(written) })
+}
+
+/// Returns an amount of bytes as people write it: exactly, in the units that make it shorter, as in `2Gi` or `100G`.
+pub fn bytes(amount: i64) -> String {
+    let written = |style| Quantity { style, ..Quantity::whole(amount) }.to_string();
+    let (binary, decimal) = (written(Style::Binary), written(Style::Decimal));
+    if decimal.len() < binary.len() { decimal } else { binary }
+}
+
+/// Returns an amount of bytes for people to read: exactly if that is short, else a little less, as in `15.6Gi`.
+pub fn rough_bytes(amount: i64) -> String {
+    let exact = bytes(amount);
+    let unit = BINARY_SUFFIXES.iter().rfind(|(_, exponent)| amount.unsigned_abs() >> exponent > 0);
+    match unit {
+        Some((suffix, exponent)) if exact.len() > ROUGH_LENGTH_MAX => {
+            let tenths = (i128::from(amount) * 10) >> exponent;
+            let fraction = if tenths % 10 == 0 { String::new() } else { format!(".{}", tenths.abs() % 10) };
+            format!("{}{fraction}{suffix}", tenths / 10)
+        }
+        _ => exact,
+    }
 }
 
 impl Quantity {
@@ -321,6 +344,26 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn bytes_are_written_as_people_write_them() {
+        let rows = [
+            (0, "0", "0"),
+            (1000, "1k", "1k"),
+            (1536, "1536", "1536"),
+            (2 << 30, "2Gi", "2Gi"),
+            (1536 << 20, "1536Mi", "1536Mi"),
+            (100_000_000_000, "100G", "100G"),
+            (1_500_000_000, "1500M", "1500M"),
+            (16_767_328_256, "16374344Ki", "15.6Gi"),
+            (16_767_328_257, "16767328257", "15.6Gi"),
+            (-100_000_000_000, "-100G", "-100G"),
+            (i64::MAX, "9223372036854775807", "7.9Ei"),
+        ];
+        for (amount, exact, rough) in rows {
+            assert_eq!((bytes(amount).as_str(), rough_bytes(amount).as_str()), (exact, rough), "{amount}");
+        }
+    }
 
     #[test]
     fn quantities_are_written_as_the_real_server_writes_them() {

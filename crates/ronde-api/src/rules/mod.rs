@@ -7,6 +7,7 @@
 pub mod command;
 pub mod hyper_node;
 pub mod job;
+pub mod occupants;
 pub mod pod_group;
 pub mod queue;
 pub mod scaler;

@@ -7,7 +7,7 @@ use ronde_text::quantity::Quantity;
 use super::{
     Fault, Queues,
     fault::{FaultKind, Faults},
-    tree,
+    occupants, tree,
     unchanged::differences,
 };
 use crate::{
@@ -68,13 +68,16 @@ pub fn validate_update(old: &Queue, new: &Queue, others: &Queues) -> Vec<Fault> 
     faults.into_vec()
 }
 
-/// Returns why a queue may not be deleted.
-pub fn validate_delete(name: &str, queues: &Queues) -> Option<String> {
+/// Returns why a queue may not be deleted. `occupants` are the jobs and groups in it, see [`super::occupants`].
+pub fn validate_delete(name: &str, queues: &Queues, occupants: &[String]) -> Option<String> {
     if [ROOT_QUEUE, DEFAULT_QUEUE].contains(&name) {
         return Some(format!("queue `{name}` is always there"));
     }
     let children: Vec<String> = queues.children(name).map(|(child, _)| format!("`{child}`")).collect();
-    (!children.is_empty()).then(|| format!("there are queues below it: {}", children.join(", ")))
+    if !children.is_empty() {
+        return Some(format!("there are queues below it: {}", children.join(", ")));
+    }
+    occupants::describe(occupants)
 }
 
 /// Returns what is taken and has no effect.
@@ -88,7 +91,19 @@ pub fn warnings(queue: &Queue) -> Vec<String> {
         let effect = "pods of jobs are marked for forwarding; nothing here sends them to other clusters";
         warnings.push(format!("spec.extendClusters: {effect}"));
     }
+    warnings.extend(flattened(queue));
     warnings
+}
+
+/// Says of the older form of a place in the tree that it is not read, if the parent is not the one that it names.
+fn flattened(queue: &Queue) -> Option<String> {
+    let path = Some(annotation(queue, HIERARCHY)).filter(|path| !path.is_empty())?;
+    let parent = if queue.spec.parent.is_empty() { ROOT_QUEUE } else { &queue.spec.parent };
+    let named = path.rsplit('/').nth(1).unwrap_or(ROOT_QUEUE);
+    let advice = "set spec.parent and spec.weight instead";
+    (named != parent).then(|| {
+        format!("metadata.annotations[{HIERARCHY}]: {path:?} is ignored, the queue is right below `{parent}`; {advice}")
+    })
 }
 
 /// The lists of amounts of a queue, with their paths.

@@ -63,6 +63,7 @@ impl Queues {
             None => faults.not_found(path, format!("there is no queue {name:?}")),
             Some(queue) if !queue.is_open() => {
                 let state = queue.status.as_ref().and_then(|status| status.state).map_or("closed", |s| s.as_str());
+                let state = if queue.metadata.deletion_timestamp.is_some() { "being deleted" } else { state };
                 faults.invalid(path, format!("queue {name:?} takes nothing new: it is {state}"));
             }
             Some(_) => {}

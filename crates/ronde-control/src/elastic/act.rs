@@ -7,6 +7,13 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use ronde_api::{ScalerStatus, ScalingWay, TrainingJob, names::elastic as names};
+use ronde_runtime::{
+    pods::{
+        act::{self as write, Owner},
+        controller_ref, time,
+    },
+    runner::Ctx,
+};
 use serde::Serialize;
 use serde_json::json;
 
@@ -18,14 +25,7 @@ use super::{
     tell::Tell,
     write_status,
 };
-use crate::{
-    pods::{
-        act::{self as write, Owner},
-        controller_ref, time,
-    },
-    runner::Ctx,
-    vcjob::act::apply_group,
-};
+use crate::vcjob::act::apply_group;
 
 /// How many requests about the pods of one job are under way.
 const AT_ONCE: usize = 32;

@@ -6,6 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::ResourceExt as _;
 use ronde_api::{PodGroup, PodGroupConditionType, TrainingJob};
+use ronde_runtime::pods::resources::requests;
+use ronde_runtime::{
+    podstatus::node_of,
+    taints::{self, NO_EXECUTE, NOT_READY, UNREACHABLE},
+};
 use ronde_scheduler::Amounts;
 
 use super::{
@@ -14,12 +19,7 @@ use super::{
     observed::Around,
     pod::Wiring,
 };
-use crate::{
-    notices,
-    podstatus::node_of,
-    scheduling::objects::amounts::requests,
-    taints::{self, NO_EXECUTE, NOT_READY, UNREACHABLE},
-};
+use crate::notices;
 
 /// How long a node may be silent: most are heard of again.
 const SILENCE: SignedDuration = SignedDuration::from_secs(30);

@@ -9,15 +9,15 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 use ronde_api::{PodGroup, names};
-use ronde_scheduler::Amounts;
-
-use crate::{
-    notices,
+use ronde_runtime::pods::resources::{amounts, quota_requests, requests};
+use ronde_runtime::{
     pods::is_finished,
     podstatus::node_of,
-    scheduling::objects::amounts::{amounts, quota_requests, requests},
     taints::{self, NO_EXECUTE, NO_SCHEDULE},
 };
+use ronde_scheduler::Amounts;
+
+use crate::notices;
 
 const PODS: &str = "pods";
 

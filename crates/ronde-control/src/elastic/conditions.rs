@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use ronde_api::ElasticCondition;
 
-use crate::pods::time;
+use ronde_runtime::pods::time;
 
 pub const JOB_CREATED: &str = "TrainingJobCreated";
 pub const JOB_RUNNING: &str = "TrainingJobRunning";

@@ -15,15 +15,18 @@
 
 use jiff::{SignedDuration, Timestamp};
 use ronde_api::{
-    ElasticMemory, ReplicaStatus, RestartPolicy, SizeChange, TrainingJobPhase as Phase, TrainingJobStatus,
+    ElasticMemory, ReplicaStatus, RestartPolicy, SizeChange, TrainingJobDisruption, TrainingJobPhase as Phase,
+    TrainingJobStatus,
     names::elastic::{self as names, conditions as types},
 };
+use ronde_runtime::pods::disruption::Disruption;
+use ronde_runtime::pods::time;
 
 use super::{
     conditions::{self, Cause, FALSE, TRUE},
     observed::{Member, Observed},
 };
-use crate::{pods::time, vcjob::member::State};
+use crate::vcjob::member::State;
 
 /// How many sizes a status remembers; each takes about 150 bytes.
 const SIZES_MAX: usize = 20;
@@ -121,6 +124,7 @@ impl<'a> Draft<'a> {
             scaling: keep.scaling,
             applied: keep.applied,
             applied_time: keep.applied_time,
+            disruption: keep.disruption,
             ..ElasticMemory::default()
         };
         self.status.target_workers = names;
@@ -166,6 +170,7 @@ impl<'a> Draft<'a> {
                 self.end(Phase::Succeeded, types::SUCCEEDED, cause);
             }
             Some(State::Failed) => self.fail_by_launcher(),
+            Some(State::Terminating) => self.lose_launcher(),
             None if self.is(types::LAUNCHER_CREATED) => self.miss_launcher(),
             _ => {}
         }
@@ -173,15 +178,47 @@ impl<'a> Draft<'a> {
 
     fn fail_by_launcher(&mut self) {
         let Some(launcher) = self.seen.launcher(&self.status.elastic) else { return };
+        let (evicted, failure) = (launcher.disruption(), launcher.failure());
+        let message = format!("the launcher {failure}");
+        if let Some(Disruption { why, .. }) = evicted {
+            self.remember_disruption(&why);
+            return self.begin_anew(Cause::new(conditions::JOB_EVICTED, format!("the launcher was {why}")));
+        }
+        if self.has_lost_its_workers() {
+            return self.begin_anew(Cause::new(conditions::JOB_EVICTED, message));
+        }
         let status = launcher.pod.status.clone().unwrap_or_default();
-        let code = launcher.exit_code().map(|code| format!("the launcher has failed with exit code {code}"));
-        let message = status.message.or(code).unwrap_or_else(|| "the launcher has failed".to_owned());
         let reason = match status.reason.as_deref() {
             Some("Evicted") => conditions::JOB_EVICTED,
             Some(reason) if !reason.is_empty() => reason,
             _ => conditions::JOB_FAILED,
         };
         self.fail(Cause::new(reason, message));
+    }
+
+    /// Tells whether so many workers of a job that ran were evicted that its launcher could not go on.
+    fn has_lost_its_workers(&self) -> bool {
+        let memory = &self.status.elastic;
+        let workers = || self.status.target_workers.iter().filter_map(|name| self.seen.worker(memory, name));
+        let is_evicted = memory.disruption.is_some() || workers().any(Member::is_evicted);
+        let runs = workers().filter(|worker| worker.is_running()).count();
+        self.is(types::RUNNING) && is_evicted && runs < count(self.seen.worker_spec().min_replicas())
+    }
+
+    /// A launcher that was ended by others is made again, whatever the policy about its failures.
+    fn lose_launcher(&mut self) {
+        let evicted = self.seen.launcher(&self.status.elastic).and_then(Member::disruption);
+        let Some(Disruption { why, .. }) = evicted.filter(|_| self.is(types::LAUNCHER_CREATED)) else { return };
+        self.remember_disruption(&why);
+        let cause = Cause::new(conditions::JOB_EVICTED, format!("the launcher was {why}, and is made again"));
+        self.warn(cause.clone());
+        self.set(types::LAUNCHER_CREATED, FALSE, &cause);
+        self.set(types::RUNNING, FALSE, &cause);
+    }
+
+    pub fn remember_disruption(&mut self, why: &str) {
+        let since = time(self.now);
+        self.memory().disruption = Some(TrainingJobDisruption { since, why: why.to_owned() });
     }
 
     /// A launcher that somebody has deleted is made again, unless that is not wanted.
@@ -223,9 +260,19 @@ impl<'a> Draft<'a> {
         }
         let cause = Cause::new(conditions::JOB_RESTARTED, format!("after a failure: {}", self.status.message));
         self.status.restart_count += 1;
+        self.memory().disruption = None;
         self.begin_run(self.seen.worker_spec().replicas());
         self.set(types::RESTARTING, TRUE, &cause);
         self.tell(cause);
+    }
+
+    /// Starts a job again that others have stopped. That is none of its restarts.
+    fn begin_anew(&mut self, cause: Cause) {
+        self.end_scaling("the job was evicted");
+        self.why = Some(cause.clone());
+        self.begin_run(self.seen.worker_spec().replicas());
+        self.set(types::RESTARTING, TRUE, &cause);
+        self.warn(cause);
     }
 
     /// Goes on to what follows from the pods.
@@ -237,6 +284,9 @@ impl<'a> Draft<'a> {
         self.status.target_workers.sort_by_key(|name| seen.index(name));
         self.count_progress();
         self.status.current_workers = self.hosts();
+        if self.is(types::RUNNING) && self.status.current_workers.len() >= count(self.status.elastic.wanted) {
+            self.memory().disruption = None;
+        }
         self.choose_phase();
     }
 
@@ -248,6 +298,8 @@ impl<'a> Draft<'a> {
         }
         let created = self.status.conditions.iter().find(|condition| condition.type_ == types::CREATED);
         let since = created.and_then(|created| created.last_transition_time.as_ref()).map_or(self.now, |time| time.0);
+        // Who was in already and was put out waits anew.
+        let since = self.status.elastic.disruption.as_ref().map_or(since, |it| it.since.0.max(since));
         let left = since.duration_since(self.now) + SignedDuration::from_secs(seconds);
         if left.is_positive() {
             return self.look_again_in(left);
@@ -270,7 +322,8 @@ impl<'a> Draft<'a> {
             self.set(types::WORKERS_READY, TRUE, &Cause::new(conditions::JOB_CREATED, message));
         }
         let launcher = self.seen.launcher(&memory);
-        if self.is(types::WORKERS_READY) && launcher.is_some() && !self.is(types::LAUNCHER_CREATED) {
+        let is_there = launcher.is_some_and(|launcher| !launcher.is_deleted());
+        if self.is(types::WORKERS_READY) && is_there && !self.is(types::LAUNCHER_CREATED) {
             let message = format!("TrainingJob {name} has its launcher.");
             self.set(types::LAUNCHER_CREATED, TRUE, &Cause::new(conditions::JOB_CREATED, message));
         }
@@ -324,13 +377,14 @@ impl<'a> Draft<'a> {
         if !self.is(types::RUNNING) {
             let cause = self.why_it_waits();
             self.status.phase = Some(Phase::Created);
-            (self.status.reason, self.status.message) = (cause.reason, cause.message);
+            (self.status.reason, self.status.message) = (cause.reason, self.after_disruption(cause.message));
         } else if super::scaling::is_under_way(&self.status.elastic) {
             self.status.phase = Some(Phase::Scaling);
             let doing = super::scaling::describe(&self.status.elastic);
             (self.status.reason, self.status.message) = (conditions::SCALING_START.to_owned(), doing);
         } else if is_short {
             let message = format!("{hosts} of at least {least} workers run; {}", self.why_it_waits().message);
+            let message = self.after_disruption(message);
             let cause = Cause::new(conditions::TOO_FEW_WORKERS, message);
             if self.phase() != Phase::Waiting {
                 self.warn(cause.clone());
@@ -345,7 +399,7 @@ impl<'a> Draft<'a> {
             }
             self.status.phase = Some(Phase::Running);
             conditions::JOB_RUNNING.clone_into(&mut self.status.reason);
-            self.status.message = self.what_is_missing();
+            self.status.message = self.after_disruption(self.what_is_missing());
             self.mind_launcher();
         }
     }
@@ -362,6 +416,15 @@ impl<'a> Draft<'a> {
         self.status.message = if missing.is_empty() { warning } else { format!("{missing}; {warning}") };
     }
 
+    /// Puts in front of what a job waits for that pods were ended which had done nothing wrong.
+    fn after_disruption(&self, message: String) -> String {
+        match &self.status.elastic.disruption {
+            Some(TrainingJobDisruption { why, .. }) if message.is_empty() => why.clone(),
+            Some(TrainingJobDisruption { why, .. }) => format!("{why}; {message}"),
+            None => message,
+        }
+    }
+
     /// Returns what keeps the job from running, the most telling first.
     fn why_it_waits(&self) -> Cause {
         if let Some((reason, message)) = self.seen.gang_waits() {
@@ -371,8 +434,12 @@ impl<'a> Draft<'a> {
             return Cause::new(conditions::WORKERS_WAIT, "waits for its queue");
         }
         let missing = self.what_is_missing();
-        let missing = if missing.is_empty() { "waits for the launcher".to_owned() } else { missing };
-        Cause::new(conditions::WORKERS_WAIT, missing)
+        if !missing.is_empty() {
+            return Cause::new(conditions::WORKERS_WAIT, missing);
+        }
+        let trouble = self.seen.launcher(&self.status.elastic).and_then(Member::trouble);
+        let message = trouble.map_or("waits for the launcher".to_owned(), |it| format!("the launcher: {}", it.message));
+        Cause::new(conditions::WORKERS_WAIT, message)
     }
 
     /// Says which of the wanted workers do not run, and why the first of them does not.
@@ -384,10 +451,13 @@ impl<'a> Draft<'a> {
         if runs >= wanted {
             return String::new();
         }
-        let waits = self.status.target_workers.iter().find(|name| !running(name));
-        let told = waits.and_then(|name| Some((name, self.seen.worker(memory, name)?.unschedulable()?)));
-        match told {
-            Some((name, why)) => format!("{runs} of {wanted} workers run; {name} waits: {why}"),
+        let waiting = || self.status.target_workers.iter().filter(|name| !running(name));
+        let worker = |name: &String| self.seen.worker(memory, name).cloned();
+        let unplaced =
+            waiting().next().and_then(|name| Some(format!("{name} waits: {}", worker(name)?.unschedulable()?)));
+        let trouble = || waiting().find_map(|name| Some(format!("{name}: {}", worker(name)?.trouble()?.message)));
+        match unplaced.or_else(trouble) {
+            Some(why) => format!("{runs} of {wanted} workers run; {why}"),
             None => format!("{runs} of {wanted} workers run"),
         }
     }
@@ -412,10 +482,10 @@ impl<'a> Draft<'a> {
     }
 
     fn tally(&mut self) {
-        let was_over = self.seen.job.phase().is_some_and(Phase::is_final) && self.phase().is_final();
-        if was_over || self.status.elastic.run == 0 {
+        if self.status.elastic.run == 0 {
             return;
         }
+        let was_over = self.seen.job.phase().is_some_and(Phase::is_final) && self.phase().is_final();
         let tally = |members: Vec<&Member>| {
             let number = |is: State| i32::try_from(members.iter().filter(|it| it.state == is).count()).unwrap_or(0);
             ReplicaStatus {
@@ -427,8 +497,11 @@ impl<'a> Draft<'a> {
         let run = self.status.elastic.run;
         let workers = self.seen.workers.values().filter(|worker| worker.run == run).collect();
         let launcher = self.seen.launcher(&self.status.elastic).into_iter().collect();
-        let statuses = [("Launcher", tally(launcher)), ("Worker", tally(workers))];
-        self.status.replica_statuses = statuses.map(|(role, status)| (role.to_owned(), status)).into();
+        for (role, now) in [("Launcher", tally(launcher)), ("Worker", tally(workers))] {
+            let known = self.status.replica_statuses.entry(role.to_owned()).or_default();
+            // How pods have ended stays known after the end of the job, also when they are removed.
+            *known = if was_over { ReplicaStatus { active: now.active, ..known.clone() } } else { now };
+        }
     }
 
     fn remember_size(&mut self) {

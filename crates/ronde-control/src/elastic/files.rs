@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use ronde_api::TrainingJob;
 
-use crate::pods::hash;
+use ronde_runtime::pods::hash;
 
 /// The keys of the ConfigMap, and the files of its volume.
 pub const HOSTFILE: &str = "hostfile";

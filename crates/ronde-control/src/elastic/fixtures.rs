@@ -15,6 +15,8 @@ use ronde_api::{
     ElasticMemory, PodGroup, PodGroupPhase, PodGroupStatus, ScaleIn, ScaleOut, TrainingJob, TrainingJobPhase,
     TrainingJobStatus, rules,
 };
+use ronde_runtime::pods::disruption;
+use ronde_runtime::pods::is_finished;
 use serde_json::{Value, json};
 
 use super::{
@@ -24,7 +26,7 @@ use super::{
     plan::{Kill, Plan},
     pod::Wiring,
 };
-use crate::{pods::is_finished, vcjob::plan::GroupPlan};
+use crate::vcjob::plan::GroupPlan;
 
 const EPOCH: i64 = 1_800_000_000;
 /// The grace of pods that say nothing about it.
@@ -190,6 +192,7 @@ impl World {
             vanishing: self.vanishing.clone(),
             launcher_vanishing: self.launcher_vanishing.clone(),
             around: self.around.clone(),
+            objects: None,
             faults: Vec::new(),
         }
     }
@@ -325,7 +328,7 @@ impl World {
     }
 
     fn tell(&mut self, object: &RequestObject, status: Option<ronde_api::ScalerStatus>) {
-        let owner = crate::pods::controller_ref(&self.job);
+        let owner = ronde_runtime::pods::controller_ref(&self.job);
         match object {
             RequestObject::Out(object) => {
                 let object = self.outs.get_mut(&object.name_any()).expect("it is there");
@@ -380,6 +383,17 @@ impl World {
         });
         pod.status = serde_json::from_value(json!({"phase": phase, "containerStatuses": state})).expect("a status");
         pod.spec.get_or_insert_default().node_name = Some("n1".to_owned());
+    }
+
+    /// Marks a pod as one that is ended and has done nothing wrong.
+    pub fn mark(&mut self, name: &str, reason: &str, message: &str) {
+        let mark = json!({
+            "type": disruption::CONDITION, "status": "True", "reason": reason, "message": message,
+            "lastTransitionTime": Time(self.now()),
+        });
+        let mark = serde_json::from_value(mark).expect("a condition");
+        let pod = self.pods.get_mut(name).unwrap_or_else(|| panic!("there is no pod {name}"));
+        pod.status.get_or_insert_default().conditions.get_or_insert_default().push(mark);
     }
 
     /// Lets somebody delete a pod, a second after whatever happened to it before.
@@ -441,5 +455,5 @@ impl World {
 }
 
 fn phase(pod: &Pod) -> &str {
-    crate::pods::phase(pod)
+    ronde_runtime::pods::phase(pod)
 }

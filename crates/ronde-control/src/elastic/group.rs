@@ -8,12 +8,10 @@ use ronde_api::{
     PodGroup, PodGroupSpec, TrainingJob,
     names::{self, elastic},
 };
+use ronde_runtime::pods::controller_ref;
 
 use super::pod::Wiring;
-use crate::{
-    pods::controller_ref,
-    vcjob::group::{Amounts, add, texts, usage_of},
-};
+use crate::vcjob::group::{Amounts, add, texts, usage_of};
 
 /// Returns the name of the group of a job.
 pub fn name(job: &TrainingJob) -> String {

@@ -6,14 +6,15 @@
 
 use jiff::SignedDuration;
 use ronde_api::{LeavingWorker, RestartPolicy, names::elastic as names};
+use ronde_runtime::pods::{backoff, time};
 
 use super::{
     conditions::{self, Cause},
     draft::{Draft, count},
-    observed::Member,
+    observed::{Failure, Member},
     scaling,
 };
-use crate::{job::backoff, pods::time, vcjob::member::State};
+use crate::vcjob::member::State;
 
 /// Failures that are longer ago than this say nothing about the next one.
 const FORGOTTEN_AFTER: SignedDuration = SignedDuration::from_mins(30);
@@ -26,12 +27,14 @@ const SIGNALLED: std::ops::RangeInclusive<i32> = 129..=254;
 
 /// How a worker was lost.
 enum Loss {
-    /// By its own doing, with the exit code if one is known.
-    Failed(Option<i32>),
+    /// By its own doing.
+    Failed(Failure),
     /// It has ended although the job has not.
     Ended,
     /// Something was done to it.
     Disrupted(String),
+    /// The control plane or its node has ended it: preemption, drains, nodes that are gone or full.
+    Evicted(String),
     /// Its node is about to go; it still runs.
     Vanishing(String),
 }
@@ -71,15 +74,16 @@ impl Draft<'_> {
             let was_host = self.status.current_workers.iter().any(|host| host == name);
             return was_host.then(|| Loss::Disrupted("its pod is gone".to_owned()));
         };
-        let disruption = worker.disruption();
+        let evicted = worker.disruption().map(|disruption| Loss::Evicted(disruption.why));
         let vanishing = self.seen.vanishing.get(worker.node());
         match worker.state {
-            State::Terminating => Some(Loss::Disrupted(disruption.unwrap_or_else(|| "its pod was deleted".to_owned()))),
+            State::Terminating => Some(evicted.unwrap_or_else(|| Loss::Disrupted("its pod was deleted".to_owned()))),
             State::Unknown => Some(Loss::Disrupted("nothing is heard of its node".to_owned())),
             // What dies with its node has done nothing wrong.
-            State::Failed => Some(
-                disruption.or(vanishing.cloned()).map_or_else(|| Loss::Failed(worker.exit_code()), Loss::Disrupted),
-            ),
+            State::Failed => {
+                let disrupted = || vanishing.map(|why| Loss::Disrupted(why.clone()));
+                Some(evicted.or_else(disrupted).unwrap_or_else(|| Loss::Failed(worker.failure())))
+            }
             State::Succeeded => Some(Loss::Ended),
             State::Running => vanishing.map(|why| Loss::Vanishing(why.clone())),
             State::Pending => vanishing.map(|why| Loss::Disrupted(why.clone())),
@@ -88,10 +92,10 @@ impl Draft<'_> {
 
     fn lose(&mut self, name: &str, loss: &Loss) {
         let message = match loss {
-            Loss::Failed(Some(code)) => format!("{name} has failed with exit code {code}"),
-            Loss::Failed(None) => format!("{name} has failed"),
+            Loss::Failed(failure) => format!("{name} {failure}"),
             Loss::Ended => format!("{name} has ended"),
             Loss::Disrupted(why) => format!("{name} is lost: {why}"),
+            Loss::Evicted(why) => format!("{name} was {why}"),
             Loss::Vanishing(why) => format!("{name} is asked to leave: {why}"),
         };
         self.status.target_workers.retain(|worker| worker != name);
@@ -101,6 +105,9 @@ impl Draft<'_> {
         }
         if matches!(loss, Loss::Failed(_)) {
             self.count_failure();
+        }
+        if let Loss::Evicted(why) = loss {
+            self.remember_disruption(why);
         }
         if self.seen.worker(&self.status.elastic, name).is_some_and(|worker| !worker.has_started()) {
             let now = time(self.now);
@@ -125,8 +132,12 @@ impl Draft<'_> {
 
     fn is_replaceable(&self, loss: &Loss) -> bool {
         match (self.seen.worker_spec().restart_policy(), loss) {
+            // What others do to a worker says nothing about its program.
+            (_, Loss::Evicted(_)) => true,
             (RestartPolicy::Never, _) | (RestartPolicy::OnFailure | RestartPolicy::ExitCode, Loss::Ended) => false,
-            (RestartPolicy::ExitCode, Loss::Failed(code)) => code.is_some_and(|code| SIGNALLED.contains(&code)),
+            (RestartPolicy::ExitCode, Loss::Failed(failure)) => {
+                failure.exit_code.is_some_and(|code| SIGNALLED.contains(&code))
+            }
             _ => true,
         }
     }

@@ -3,7 +3,7 @@
 //! [`next`] decides, this file observes and writes what it says, [`act`] does the rest. The decision is either another
 //! status or, when the status says all there is to say, a plan: so nothing is done that is not written down before, and a
 //! controller that is killed between any two writes loses nothing. Scale operations are looked at with their job, one at a
-//! time; what they are told follows from the status of the job. Beside it runs [`Orphans`](crate::pods::orphans).
+//! time; what they are told follows from the status of the job. Beside it runs [`Orphans`](ronde_runtime::pods::orphans).
 
 pub mod act;
 pub mod around;
@@ -28,9 +28,20 @@ mod tests;
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Node, Pod, Secret, Service, ServiceAccount},
+    rbac::v1::{Role, RoleBinding},
+};
 use kube::{ResourceExt as _, api::PostParams};
+use ronde_api::names::MANAGED_SELECTOR;
 use ronde_api::{PodGroup, ScaleIn, ScaleOut, Scaler, TrainingJob, TrainingJobStatus, names::elastic as names, rules};
+use ronde_runtime::watch::Owned;
+use ronde_runtime::{
+    pods::{act as write, controller_of, orphans::Counts},
+    podstatus::node_of,
+    runner::{Controller, Ctx},
+    watch::{Cached, Caches, Change, Key, Kinds},
+};
 
 use self::{
     around::Cluster,
@@ -39,13 +50,7 @@ use self::{
     observed::{Around, Member, Observed, Request, RequestObject, TRACKING},
     pod::Wiring,
 };
-use crate::{
-    pods::{act as write, controller_of, orphans::Counts},
-    podstatus::node_of,
-    runner::{Controller, Ctx},
-    vcjob::objects::KeySource,
-    watch::{Cached, Caches, Change, Key, Kinds},
-};
+use crate::vcjob::objects::KeySource;
 
 /// A loss, its replacement and two changes of phase take four, objects one more.
 const ROUNDS_MAX: usize = 12;
@@ -57,12 +62,14 @@ const ORPHAN_SECONDS: u32 = 1;
 /// How often a job with workers on a silent node is looked at.
 const WATCHFUL: SignedDuration = SignedDuration::from_secs(5);
 
-impl Counts for TrainingJob {
+impl Counts for Elastic {
+    type Owner = TrainingJob;
+
     const ORPHANS: &'static str = "training-job-orphans-controller";
     const FINALIZER: &'static str = TRACKING;
 
-    fn has_done(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
+    fn has_done(job: &TrainingJob) -> bool {
+        job.metadata.deletion_timestamp.is_some()
     }
 }
 
@@ -84,12 +91,20 @@ impl Controller for Elastic {
 
     fn kinds(&self, kinds: &mut Kinds) {
         kinds.add::<TrainingJob>().add::<ScaleIn>().add::<ScaleOut>().add::<Pod>().add::<PodGroup>().add::<Node>();
+        kinds
+            .add_owned::<ConfigMap>(MANAGED_SELECTOR)
+            .add_owned::<Secret>(MANAGED_SELECTOR)
+            .add_owned::<Service>(MANAGED_SELECTOR);
+        kinds
+            .add_owned::<ServiceAccount>(MANAGED_SELECTOR)
+            .add_owned::<Role>(MANAGED_SELECTOR)
+            .add_owned::<RoleBinding>(MANAGED_SELECTOR);
     }
 
     fn affected(&self, change: &Change, caches: &Caches) -> Vec<Key> {
         if change.is::<TrainingJob>() {
             vec![change.key.clone()]
-        } else if change.is::<Pod>() || change.is::<PodGroup>() {
+        } else if change.is::<Pod>() || change.is::<PodGroup>() || is_object(change) {
             change.owners("TrainingJob")
         } else if change.is::<ScaleIn>() {
             job_of::<ScaleIn>(change, caches)
@@ -160,8 +175,19 @@ fn observe<'a>(ctx: &Ctx, job: &'a TrainingJob, now: Timestamp) -> Observed<'a> 
         group: ctx.caches.get(&Key::new(&namespace, group::name(job))),
         requests: requests_for(ctx, &Key::of(job), Some(&uid)),
         around: if job.is_auto() { look_around(ctx, job, now) } else { Around::default() },
+        objects: Some(objects::all_of(ctx, job)),
         faults: faults.iter().map(ToString::to_string).collect(),
     }
+}
+
+/// Tells whether something that is made for jobs beside pods and groups has changed.
+fn is_object(change: &Change) -> bool {
+    change.is::<Owned<ConfigMap>>()
+        || change.is::<Owned<Secret>>()
+        || change.is::<Owned<Service>>()
+        || change.is::<Owned<ServiceAccount>>()
+        || change.is::<Owned<Role>>()
+        || change.is::<Owned<RoleBinding>>()
 }
 
 fn vanishing(ctx: &Ctx, workers: &BTreeMap<String, Member>, now: Timestamp) -> BTreeMap<String, String> {

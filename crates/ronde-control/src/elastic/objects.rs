@@ -15,18 +15,18 @@ use kube::{
     api::{ListParams, PostParams},
 };
 use rand::{TryRng as _, rngs::SysRng};
-use ronde_api::{AttachMode, TrainingJob, names::elastic as names};
+use ronde_api::{
+    AttachMode, TrainingJob,
+    names::{MANAGED_BY, MANAGER, elastic as names},
+};
+use ronde_runtime::{pods::controller_ref, runner::Ctx};
 
 use super::{
     files::Files,
     plan::Objects,
     pod::{AGENT_PORT, AGENT_SECRET, labels, ssh_secret},
 };
-use crate::{
-    pods::controller_ref,
-    runner::Ctx,
-    vcjob::objects::{KeySource, api, delete_only, ensure, is_owned, taken},
-};
+use crate::vcjob::objects::{KeySource, api, delete_only, ensure, is_owned, names_of, note, taken};
 
 const SSH_CONFIG: &str = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n";
 const SSH_PORT: i32 = 22;
@@ -58,6 +58,7 @@ async fn ensure_services(ctx: &Ctx, job: &TrainingJob, wanted: &BTreeSet<String>
             continue;
         }
         if wanted.contains(&service.name_any()) {
+            note(ctx, &service);
             there.insert(service.name_any());
         } else {
             delete_only(&services, &service).await?;
@@ -93,16 +94,55 @@ async fn ensure_secret(ctx: &Ctx, keys: &KeySource, job: &TrainingJob) -> Result
         put("config", SSH_CONFIG.to_owned());
     }
     match found {
-        Some(_) if data.len() == before => Ok(()),
+        Some(found) if data.len() == before && is_marked(&found) => note(ctx, &found),
         Some(found) => {
-            let secret = Secret { data: Some(data), ..found };
-            secrets.replace(&name, &PostParams::default(), &secret).await.map(drop)
+            let mut secret = Secret { data: Some(data), ..found };
+            secret.labels_mut().extend(mark());
+            note(ctx, &secrets.replace(&name, &PostParams::default(), &secret).await?);
         }
         None => {
             let secret = Secret { metadata: meta(job, name), data: Some(data), ..Secret::default() };
-            secrets.create(&PostParams::default(), &secret).await.map(drop)
+            note(ctx, &secrets.create(&PostParams::default(), &secret).await?);
         }
     }
+    Ok(())
+}
+
+/// The label by which what is made for jobs is watched.
+fn mark() -> [(String, String); 1] {
+    [(MANAGED_BY.to_owned(), MANAGER.to_owned())]
+}
+
+fn is_marked(secret: &Secret) -> bool {
+    secret.labels().get(MANAGED_BY).is_some_and(|by| by == MANAGER)
+}
+
+/// Returns the objects that a job has, as far as they carry our mark, as `Kind/name`.
+pub fn all_of(ctx: &Ctx, job: &TrainingJob) -> BTreeSet<String> {
+    let uid = job.uid().unwrap_or_default();
+    let named = |kind: &str, names: BTreeSet<String>| {
+        names.into_iter().map(|name| format!("{kind}/{name}")).collect::<Vec<_>>()
+    };
+    let mut all = named("Secret", names_of::<Secret>(ctx, &uid));
+    all.extend(named("ConfigMap", names_of::<ConfigMap>(ctx, &uid)));
+    all.extend(named("ServiceAccount", names_of::<ServiceAccount>(ctx, &uid)));
+    all.extend(named("Role", names_of::<Role>(ctx, &uid)));
+    all.extend(named("RoleBinding", names_of::<RoleBinding>(ctx, &uid)));
+    all.extend(named("Service", names_of::<Service>(ctx, &uid)));
+    all.into_iter().collect()
+}
+
+/// Returns the objects that a job needs, as `Kind/name`.
+pub fn needed(job: &str, services: &BTreeSet<String>) -> BTreeSet<String> {
+    let launcher = names::launcher(job);
+    let fixed = [
+        format!("Secret/{job}"),
+        format!("ConfigMap/{}", names::config(job)),
+        format!("ServiceAccount/{launcher}"),
+        format!("Role/{launcher}"),
+        format!("RoleBinding/{launcher}"),
+    ];
+    fixed.into_iter().chain(services.iter().map(|worker| format!("Service/{worker}"))).collect()
 }
 
 fn random_text() -> Result<String, kube::Error> {
@@ -115,7 +155,7 @@ fn meta(job: &TrainingJob, name: String) -> ObjectMeta {
     ObjectMeta {
         name: Some(name),
         namespace: job.namespace(),
-        labels: Some([(names::APP.to_owned(), job.name_any())].into()),
+        labels: Some([(names::APP.to_owned(), job.name_any())].into_iter().chain(mark()).collect()),
         owner_references: Some(vec![controller_ref(job)]),
         ..ObjectMeta::default()
     }
@@ -139,7 +179,8 @@ fn service(job: &TrainingJob, worker: &str) -> Service {
         ports: Some([("ssh-port", SSH_PORT), ("kubeai-service-port", AGENT_PORT)].map(port).into()),
         ..ServiceSpec::default()
     };
-    let metadata = ObjectMeta { labels: Some(selector), ..meta(job, worker.to_owned()) };
+    let labels = selector.into_iter().chain(mark()).collect();
+    let metadata = ObjectMeta { labels: Some(labels), ..meta(job, worker.to_owned()) };
     Service { metadata, spec: Some(spec), status: None }
 }
 

@@ -1,6 +1,10 @@
 //! A training job and everything that a decision about it is made from. Pure.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -11,12 +15,17 @@ use ronde_api::{
     names::{SCHEDULER, elastic as names},
     rules,
 };
-
-use crate::{
-    pods::{self, condition, controller_of, is_deleted},
+use ronde_runtime::{
+    pods::{
+        self, condition, controller_of,
+        disruption::Disruption,
+        is_deleted,
+        trouble::{self, Trouble},
+    },
     podstatus::node_of,
-    vcjob::member::{State, ended_before_deletion, state},
 };
+
+use crate::vcjob::member::{State, ended_before_deletion, state};
 
 /// The finalizer of a launcher: it stays until its job knows how it ended, however long no controller looks.
 pub const TRACKING: &str = "ronde.dev/training-job-tracking";
@@ -40,6 +49,8 @@ pub struct Observed<'a> {
     pub launcher_vanishing: Option<String>,
     /// What others leave free and wait for; looked at for jobs that grow by themselves only.
     pub around: Around,
+    /// What was made for the job beside pods and group, as `Kind/name`; none if nobody has looked.
+    pub objects: Option<BTreeSet<String>>,
     /// What is wrong with the job.
     pub faults: Vec<String>,
 }
@@ -52,6 +63,23 @@ pub struct Member {
     /// The run of the job that it was made for.
     pub run: i32,
     pub state: State,
+}
+
+/// How a pod has failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub exit_code: Option<i32>,
+    pub why: Option<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.why {
+            Some(why) if why.starts_with("exit code") => write!(f, "has failed with {why}"),
+            Some(why) => write!(f, "has failed: {why}"),
+            None => f.write_str("has failed"),
+        }
+    }
 }
 
 /// A scale operation.
@@ -127,14 +155,8 @@ impl Member {
     }
 
     /// Returns why somebody or something ended it that is not its program.
-    pub fn disruption(&self) -> Option<String> {
-        let told = condition(&self.pod, "DisruptionTarget").filter(|told| told.status == "True");
-        if let Some(told) = told {
-            return Some(told.message.clone().or(told.reason.clone()).unwrap_or_default());
-        }
-        let status = self.pod.status.as_ref()?;
-        let is_evicted = matches!(status.reason.as_deref(), Some("Evicted" | "NodeLost" | "Shutdown" | "Terminated"));
-        is_evicted.then(|| status.message.clone().or(status.reason.clone()).unwrap_or_default())
+    pub fn disruption(&self) -> Option<Disruption> {
+        Disruption::of_pod(&self.pod)
     }
 
     /// Returns the code that the first container to end has left.
@@ -142,6 +164,21 @@ impl Member {
         let statuses = self.pod.status.as_ref()?.container_statuses.as_ref()?;
         let mut ended = statuses.iter().filter_map(|status| status.state.as_ref()?.terminated.as_ref());
         ended.next().map(|terminated| terminated.exit_code)
+    }
+
+    /// Returns how it has failed.
+    pub fn failure(&self) -> Failure {
+        Failure { exit_code: self.exit_code(), why: trouble::of_failed(&self.pod) }
+    }
+
+    /// Returns what keeps its containers from starting.
+    pub fn trouble(&self) -> Option<Trouble> {
+        trouble::of_pod(&self.pod)
+    }
+
+    /// Tells whether it was ended although it had done nothing wrong.
+    pub fn is_evicted(&self) -> bool {
+        matches!(self.state, State::Terminating | State::Failed) && self.disruption().is_some()
     }
 
     /// Returns why the scheduler has not placed it, if it has said so.

@@ -18,6 +18,7 @@ use super::{
     files::Files,
     group,
     losses::has_left,
+    objects::needed,
     observed::{Member, Observed},
     scaling::{leaves, moving},
     tell::{self, Tell},
@@ -212,8 +213,10 @@ pub fn objects(seen: &Observed<'_>, status: &TrainingJobStatus) -> Option<Object
         services.clear();
     }
     let files = Files::of(seen.job, &status.current_workers);
-    let fingerprint = crate::pods::hash::name(&(&files.hostfile, &services), None);
-    (fingerprint != memory.applied).then_some(Objects { files, services, fingerprint })
+    let fingerprint = ronde_runtime::pods::hash::name(&(&files.hostfile, &services), None);
+    let is_lost = |there: &BTreeSet<String>| !needed(&seen.name(), &services).is_subset(there);
+    let has_lost = is_live(phase) && seen.objects.as_ref().is_some_and(is_lost);
+    (fingerprint != memory.applied || has_lost).then_some(Objects { files, services, fingerprint })
 }
 
 /// Pods whose names are free and whose queue has let the job in. No worker is made on its own account before the objects

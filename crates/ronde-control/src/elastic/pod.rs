@@ -15,12 +15,12 @@ use ronde_api::{
     AttachMode, TrainingJob,
     names::{self as common, elastic as names},
 };
+use ronde_runtime::pods;
 
 use super::{
     files, group,
     observed::{TRACKING, is_gang},
 };
-use crate::pods;
 
 /// The port that agents listen on.
 pub const AGENT_PORT: i32 = 9009;
@@ -153,6 +153,7 @@ fn base(job: &TrainingJob, template: &PodTemplateSpec, role: &str, run: i32) -> 
     pod.annotations_mut().extend(notes.into_iter().map(|(key, value)| (key.to_owned(), value)));
     let spec = pod.spec.get_or_insert_default();
     spec.restart_policy = Some("Never".to_owned());
+    pods::trouble::keep_last_lines(spec);
     if spec.scheduler_name.as_ref().is_none_or(String::is_empty) {
         spec.scheduler_name = Some(common::SCHEDULER.to_owned());
     }

@@ -11,6 +11,7 @@ use ronde_api::{
     ElasticMemory, LeavingWorker, Scaling, ScalingOutcome, ScalingWay, TrainingJobPhase as Phase,
     names::elastic::conditions as types,
 };
+use ronde_runtime::pods::time;
 
 use super::{
     conditions::{self, Cause, FALSE, TRUE},
@@ -18,7 +19,6 @@ use super::{
     observed::{Member, Request},
     plan,
 };
-use crate::pods::time;
 
 /// How long a list of hosts stands before the next request changes it: a launcher asks those to leave that it has seen.
 const SETTLE: SignedDuration = SignedDuration::from_secs(3);

@@ -2,13 +2,13 @@
 
 use jiff::Timestamp;
 use ronde_api::{ScalerStatus, Scaling, ScalingWay, TrainingJobStatus, names::elastic::conditions as types};
+use ronde_runtime::pods::time;
 
 use super::{
     conditions::{self, Cause, TRUE},
     observed::{Observed, Request, RequestObject},
     scaling,
 };
-use crate::pods::time;
 
 /// What is to be written to a scale operation.
 #[derive(Debug, Clone)]

@@ -1,5 +1,6 @@
 //! Lives of training jobs, on plain data.
 
+mod disruptions;
 mod kills;
 mod lives;
 mod wiring;

@@ -15,15 +15,15 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use ronde_api::{PodGroup, names};
+use ronde_runtime::{
+    pods::{act, controller_of},
+    runner::{Controller, Ctx},
+    watch::{Caches, Change, Key, Kinds},
+};
 use serde_json::json;
 
 use self::plan::{build, needs_group};
-use crate::{
-    pods::{act, controller_of},
-    runner::{Controller, Ctx},
-    scheduling::objects::pods::Schedulers,
-    watch::{Caches, Change, Key, Kinds},
-};
+use crate::scheduling::objects::pods::Schedulers;
 
 /// The controller of groups for plain pods.
 #[derive(Debug, Clone)]

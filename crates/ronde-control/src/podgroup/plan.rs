@@ -8,9 +8,9 @@ use k8s_openapi::{
 };
 use kube::{ResourceExt as _, core::DynamicObject};
 use ronde_api::{NetworkTopology, PodGroup, PodGroupPhase, PodGroupSpec, PodGroupStatus, names};
+use ronde_runtime::pods::{controller_of, controller_ref, is_active};
 
 use crate::{
-    pods::{controller_of, controller_ref, is_active},
     scheduling::objects::pods::{Membership, Schedulers, membership},
     vcjob::group::{texts, times, usage_of},
 };

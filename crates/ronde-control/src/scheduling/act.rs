@@ -3,7 +3,7 @@
 //! Steps of one kind that follow each other are taken side by side, with a bound. A step that fails is told back, so that
 //! the scheduler plans anew; one that comes too late first brings the newest state into the caches.
 
-use std::{error::Error as _, mem::discriminant};
+use std::mem::discriminant;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -12,6 +12,16 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use ronde_api::PodGroup;
+use ronde_runtime::causes::Causes;
+use ronde_runtime::pods::{controller_of, disruption};
+use ronde_runtime::volumes::{BOUND_BY_CONTROLLER, reference};
+use ronde_runtime::{
+    events::Recorder,
+    pods::act::{self, api},
+    podstatus,
+    runner::{Ctx, in_time},
+    watch::Key,
+};
 use ronde_scheduler::{Eviction, GroupId, NodeName, PodId, Step};
 use serde_json::{Value, json};
 
@@ -22,14 +32,6 @@ use super::{
     },
     state::{State, claims},
     status,
-};
-use crate::{
-    events::Recorder,
-    pods::act::{self, api},
-    podstatus,
-    runner::{Ctx, in_time},
-    volumeclaims::{BOUND_BY_CONTROLLER, claim::reference},
-    watch::Key,
 };
 
 /// How many requests are under way at once: a server with a few processors is busy with these.
@@ -73,7 +75,7 @@ async fn take(ctx: &Ctx, state: &State, step: &Step) -> Outcome {
             refresh(ctx, step).await
         }
         Err(error) => {
-            tracing::warn!(%step, %error, cause = error.source().map(tracing::field::display), "failed");
+            tracing::warn!(%step, error = %Causes(&error), "failed");
             Outcome::Failed
         }
     }
@@ -165,15 +167,38 @@ async fn select_node(ctx: &Ctx, namespace: &str, name: &str, node: &NodeName) ->
 
 async fn evict(ctx: &Ctx, state: &State, id: &PodId, why: &Eviction) -> Result<Outcome, kube::Error> {
     let Some(pod) = state.pod(&ctx.caches, &key(id)) else { return Ok(Outcome::Late) };
-    let (now, message) = (ctx.clock.now(), why.to_string());
+    let (now, message) = (ctx.clock.now(), why_evicted(ctx, id, why));
     events(ctx, &pod).warning(&*pod, "Evict", &*message);
     let conditions = [
         podstatus::build_condition(&pod, "Ready", "False", ("Evict", &message), now),
-        podstatus::build_disruption(&pod, "PreemptionByScheduler", &message, now),
+        podstatus::build_disruption(&pod, disruption::BY_SCHEDULER, &message, now),
     ];
     podstatus::write(ctx, &pod, &conditions, None).await?;
     act::remove(ctx, &*pod).await?;
     Ok(Outcome::Done)
+}
+
+/// Says why a pod is evicted, in the words of who made the jobs: `preempted by hi (priority high)`.
+fn why_evicted(ctx: &Ctx, victim: &PodId, why: &Eviction) -> String {
+    let (verb, by) = match why {
+        Eviction::Preempted { by } => ("preempted", by),
+        Eviction::Reclaimed { by } => ("reclaimed", by),
+        Eviction::Incomplete => return "stopped because its gang was incomplete".to_owned(),
+    };
+    let group = ctx.caches.get::<PodGroup>(&Key::new(by.namespace(), by.name()));
+    let owner = group.as_ref().and_then(|group| controller_of(&group.metadata)).map(|owner| owner.name.as_str());
+    let name = owner.unwrap_or(by.name());
+    let name =
+        if by.namespace() == victim.namespace() { name.to_owned() } else { format!("{}/{name}", by.namespace()) };
+    let spec = group.as_ref().map(|group| &group.spec);
+    let because = match (why, spec) {
+        (Eviction::Reclaimed { .. }, Some(spec)) if !spec.queue.is_empty() => format!(" (queue {})", spec.queue),
+        (Eviction::Preempted { .. }, Some(spec)) if !spec.priority_class_name.is_empty() => {
+            format!(" (priority {})", spec.priority_class_name)
+        }
+        _ => String::new(),
+    };
+    format!("{verb} by {name}{because}")
 }
 
 async fn nominate(ctx: &Ctx, state: &State, id: &PodId, node: Option<&NodeName>) -> Result<Outcome, kube::Error> {

@@ -9,9 +9,9 @@ use k8s_openapi::api::{
     storage::v1::StorageClass,
 };
 use ronde_api::{HyperNode, PodGroup, Queue};
+use ronde_runtime::watch::{Cached, Caches, Change, Key, Kinds};
 
 use super::objects::volumes::claim_names;
-use crate::watch::{Cached, Caches, Change, Key, Kinds};
 
 /// An object that is new, different or gone; they are told in this order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

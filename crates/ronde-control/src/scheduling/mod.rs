@@ -17,6 +17,12 @@ pub mod status;
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
+use ronde_runtime::{
+    cluster_loop::ClusterLoop,
+    runner::Ctx,
+    watch::{Caches, Kinds},
+    work_queue::backoff,
+};
 use ronde_scheduler::{Change, Plan, Policy, Step, Time};
 
 use self::{
@@ -24,12 +30,6 @@ use self::{
     marks::Mark,
     objects::pods::{DEFAULT_SCHEDULER, Schedulers},
     state::State,
-};
-use crate::{
-    queue::backoff,
-    runner::Ctx,
-    turns::ClusterLoop,
-    watch::{Caches, Kinds},
 };
 
 /// The longest pause after something has failed.
@@ -69,7 +69,7 @@ impl ClusterLoop for Scheduler {
         marks::kinds(kinds);
     }
 
-    fn marks(&self, change: &crate::watch::Change, caches: &Caches) -> Vec<Mark> {
+    fn marks(&self, change: &ronde_runtime::watch::Change, caches: &Caches) -> Vec<Mark> {
         marks::of(change, caches)
     }
 

@@ -16,6 +16,10 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt as _;
 use ronde_api::{Affinity, HyperNode, PodGroup, Queue};
+use ronde_runtime::{
+    podstatus::node_of,
+    watch::{Caches, Key},
+};
 use ronde_scheduler::{Budget, Change, Cluster, GroupId, HyperNodeName, Plan, Policy, Reason, Step, Waiting};
 
 use super::{
@@ -28,10 +32,6 @@ use super::{
         selectors::label_selector,
         volumes::{Claimed, chooses, claim_names, volumes},
     },
-};
-use crate::{
-    podstatus::node_of,
-    watch::{Caches, Key},
 };
 
 /// How long pods and groups that belong to others may take to be made, and to be heard of.
@@ -186,7 +186,7 @@ impl State {
         is_ours
             && node_of(pod).is_empty()
             && gates.is_none_or(Vec::is_empty)
-            && crate::pods::is_active(pod)
+            && ronde_runtime::pods::is_active(pod)
             && !self.binding.contains(&Key::of(pod))
     }
 

@@ -6,6 +6,10 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::{ResourceExt as _, api::PostParams};
 use ronde_api::{Job, JobStatus, PodGroup};
+use ronde_runtime::{
+    pods::act::{self as write, Owner},
+    runner::Ctx,
+};
 
 use super::{
     member::{TRACKING, is_tracked},
@@ -14,10 +18,6 @@ use super::{
     plan::{GroupPlan, Objects, Plan},
     plugins::Plugins,
     write_status,
-};
-use crate::{
-    pods::act::{self as write, Owner},
-    runner::Ctx,
 };
 
 /// How many requests about the pods of one job are under way: a request takes about 1 ms, so that a gang of a

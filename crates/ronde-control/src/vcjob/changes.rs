@@ -5,7 +5,7 @@
 
 use ronde_api::{Job, JobSpec, JobVolume, TaskSpec, rules};
 
-use crate::pods::hash;
+use ronde_runtime::pods::hash;
 
 /// Returns a text that stands for what may not change.
 pub fn marks(spec: &JobSpec) -> String {

@@ -18,11 +18,14 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
-use ronde_api::{Action, Command, Duration, JobCondition, JobPhase, JobStatus, names, rules::job as rules_of_jobs};
+use ronde_api::{
+    Action, Command, Duration, Event, JobCondition, JobPhase, JobStatus, names, rules::job as rules_of_jobs,
+};
+use ronde_runtime::pods::{disruption::Disruption, time};
 
 use super::{
     changes,
-    memory::{Memory, Scope, Seen},
+    memory::{Disrupted, Memory, Scope, Seen},
     news::{self, News},
     observed::{Observed, is_final, is_live},
     occurrence::{self, Occurrence},
@@ -32,7 +35,6 @@ use super::{
     tally::Tally,
     volumes,
 };
-use crate::pods::time;
 
 /// How many occasions a status notes; each takes about 80 bytes.
 const NOTES_MAX: usize = 100;
@@ -108,7 +110,31 @@ impl<'a> Draft<'a> {
             }
         }
         self.forget();
+        self.notice_disruptions();
         self.claim_resources();
+    }
+
+    /// Remembers why pods were ended that had done nothing wrong, until the job is whole again.
+    fn notice_disruptions(&mut self) {
+        let tally = Tally::of(self.seen, &self.memory);
+        if !is_live(self.phase()) || tally.running + tally.succeeded >= self.seen.replicas() {
+            self.memory.disruption = None;
+        }
+        let present = self.seen.members.iter().filter(|member| self.seen.is_present(&self.memory, member));
+        let marked = present.filter_map(|member| Some((member.disrupted_at(), &member.name, member.disruption()?)));
+        let Some((since, pod, Disruption { reason, why })) = marked.max_by_key(|(since, ..)| *since) else { return };
+        let is_known = self.memory.disruption.as_ref().is_some_and(|known| known.why == why);
+        if !is_known {
+            self.news.push(News::warning(reason, format!("pod {pod} was {why}")));
+        }
+        self.memory.disruption = Some(Disrupted { since, why });
+    }
+
+    /// Tells whether something is not held against the job: it was done to a pod, or happened before the job was whole
+    /// again. A pod that was made after the others were ended has no such excuse.
+    fn is_excused(&self, occurrence: &Occurrence) -> bool {
+        let came_before = |disrupted: &Disrupted| occurrence.pod_since.is_none_or(|since| since <= disrupted.since);
+        occurrence.is_disruption || self.memory.disruption.as_ref().is_some_and(came_before)
     }
 
     fn forget(&mut self) {
@@ -209,16 +235,18 @@ impl<'a> Draft<'a> {
         for occurrence in occurrence::all(self.seen, &self.memory) {
             due.extend(self.due(occurrence));
         }
-        due.sort_by_key(|due| rank(due.action));
+        due.sort_by_key(|due| (rank(due.action), !due.occurrence.is_disruption));
         let Some(first) = due.first() else { return false };
+        let is_excused = due.iter().any(|due| self.is_excused(&due.occurrence));
+        let budget = if is_excused { Budget::Free } else { Budget::Retry };
         let cause =
             Cause::new(first.occurrence.occasion.event, format!("{}: {}", first.action, first.occurrence.message));
         if is_partial(first.action) {
-            self.restart_parts(&due, &cause);
+            self.restart_parts(&due, &cause, budget);
         } else {
             let first = due.swap_remove(0);
             self.settle(&first.occurrence);
-            self.execute(first.action, &cause, Budget::Retry);
+            self.execute(first.action, &cause, budget);
         }
         true
     }
@@ -227,7 +255,7 @@ impl<'a> Draft<'a> {
     fn due(&mut self, occurrence: Occurrence) -> Option<Due> {
         let question =
             Question { event: occurrence.occasion.event, task: occurrence.task(), exit_codes: &occurrence.exit_codes };
-        let policy = policy::answer(self.seen.spec(), question)?;
+        let Some(policy) = policy::answer(self.seen.spec(), question) else { return replace_disrupted(occurrence) };
         let action = policy.action().filter(|action| rank(*action) < IDLE)?;
         let scope = occurrence.scope(self.seen, action).filter(|_| is_partial(action));
         let is_aimless = is_partial(action) && scope.is_none();
@@ -301,7 +329,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Restarts parts of the job. However many there are, it is one restart.
-    fn restart_parts(&mut self, due: &[Due], cause: &Cause) {
+    fn restart_parts(&mut self, due: &[Due], cause: &Cause, budget: Budget) {
         let mut scopes: Vec<Scope> = Vec::new();
         for due in due {
             self.settle(&due.occurrence);
@@ -311,7 +339,7 @@ impl<'a> Draft<'a> {
         scopes.sort();
         scopes.dedup();
         self.news.dedup();
-        self.spend(Budget::Retry);
+        self.spend(budget);
         self.enter(JobPhase::Restarting, cause.clone());
         if !self.is_used_up() {
             self.begin_anew(&scopes);
@@ -363,25 +391,28 @@ impl<'a> Draft<'a> {
                 let text = "Job failed on action RestartJob for retry limit reached";
                 self.news.push(News::warning(news::EXECUTE_ACTION, text));
             }
+            if phase == JobPhase::Running {
+                self.memory.disruption = None;
+            }
             self.enter(phase, cause);
-        } else if self.phase() == JobPhase::Pending {
-            self.say_what_it_waits_for();
+        } else if matches!(self.phase(), JobPhase::Pending | JobPhase::Running) {
+            self.say_what_is_wrong(&tally);
         }
     }
 
-    fn say_what_it_waits_for(&mut self) {
+    /// Says what a job waits for, or what is wrong with its pods although it runs.
+    fn say_what_is_wrong(&mut self, tally: &Tally) {
+        let wrong = rules::obstacle(self.seen, &self.memory, self.phase());
+        let usual = rules::usual(self.seen, tally, &self.status);
+        let Some(said) = rules::with_disruption(wrong.clone(), &self.memory).or(usual) else { return };
         let state = &mut self.status.state;
-        let Some(cause) = rules::wait(self.seen, &self.memory) else {
-            if matches!(state.reason.as_str(), news::PVC_ERROR | news::POD_GROUP_PENDING) {
-                (state.reason, state.message) = (String::new(), String::new());
-            }
-            return;
-        };
-        if state.reason == cause.reason && state.message == cause.message {
+        if state.reason == said.reason && state.message == said.message {
             return;
         }
-        self.news.push(News::waiting(self.seen.job, &cause));
-        (state.reason, state.message) = (cause.reason, cause.message);
+        let is_told = |wrong: &Cause| state.message.ends_with(&wrong.message);
+        let news = wrong.filter(|wrong| !is_told(wrong)).map(|wrong| News::waiting(self.seen.job, &wrong));
+        self.news.extend(news);
+        (state.reason, state.message) = (said.reason, said.message);
     }
 
     fn enter(&mut self, phase: JobPhase, cause: Cause) {
@@ -410,7 +441,14 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Whether a restart counts against `maxRetry`: what a person asks for does not.
+/// Without a policy a pod that a node has ended is made again, as one is that was deleted: it cannot go on by itself.
+fn replace_disrupted(occurrence: Occurrence) -> Option<Due> {
+    let is_ended = occurrence.is_disruption && occurrence.occasion.event == Event::PodFailed;
+    let scope = Some(Scope::Pod(occurrence.occasion.pod.clone()));
+    is_ended.then_some(Due { action: Action::RestartPod, occurrence, scope })
+}
+
+/// Whether a restart counts against `maxRetry`: what a person asks for does not, nor what others do to the pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Budget {
     Retry,

@@ -1,17 +1,21 @@
 //! A world of one job for tests: it does what is planned, and scripts tell what happens to its pods.
 //!
-//! A script is words: `admit`, `run`, `ok:w-0`, `fail:w-0=3`, `evict:w-0`, `gone`, `cmd:AbortJob`, `wait:60` and so on, see [`World::happen`].
+//! A script is words: `admit`, `run`, `ok:w-0`, `fail:w-0=3`, `evict:w-0`, `preempt:w-0=hi`, `gone`, `cmd:AbortJob`, `wait:60`
+//! and so on, see [`World::happen`].
 //! Pods are named without the job. After each word the controller looks until there is nothing left to do.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::SignedDuration;
 use k8s_openapi::{
-    api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus},
+    api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodCondition, PodStatus},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
 use kube::ResourceExt as _;
 use ronde_api::{Command, Job, JobSpec, JobStatus, PodGroup, PodGroupPhase, PodGroupStatus};
+use ronde_runtime::pods::disruption;
+use ronde_runtime::pods::{is_deleted, phase};
+use ronde_sim::pods::at;
 use serde_json::{Value, json};
 
 use super::{
@@ -23,7 +27,6 @@ use super::{
     plan::{GroupPlan, Objects, Plan},
     plugins::Plugins,
 };
-use crate::pods::{fixtures::at, is_deleted, phase};
 
 const JOB: &str = "j";
 /// More looks than any script needs.
@@ -110,6 +113,7 @@ impl World {
             claims: self.claims.iter().cloned().collect(),
             priorities: BTreeMap::from([("high".to_owned(), 1000)]),
             faults: self.faults.clone(),
+            has_lost_objects: false,
             is_forwarded: false,
         }
     }
@@ -229,6 +233,20 @@ impl World {
         pod.metadata.deletion_grace_period_seconds = Some(GRACE_SECONDS);
     }
 
+    /// Marks a pod as one that is ended and has done nothing wrong.
+    pub fn mark(&mut self, name: &str, reason: &str, message: &str) {
+        let mark = PodCondition {
+            type_: disruption::CONDITION.to_owned(),
+            status: "True".to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            last_transition_time: Some(Time(at(self.seconds))),
+            ..PodCondition::default()
+        };
+        let pod = self.pods.get_mut(name).unwrap_or_else(|| panic!("no pod {name}"));
+        pod.status.get_or_insert_default().conditions.get_or_insert_default().push(mark);
+    }
+
     /// Removes what is deleted and not waited for.
     pub fn remove_deleted(&mut self) {
         self.pods.retain(|_, pod| !is_deleted(pod) || !pod.finalizers().is_empty());
@@ -312,6 +330,14 @@ impl World {
             "ok" => self.report(&pod, "Succeeded", 0),
             "fail" => self.report(&pod, "Failed", number),
             "evict" => self.delete(&pod),
+            "preempt" => {
+                self.mark(&pod, disruption::BY_SCHEDULER, &format!("preempted by {value} (priority high)"));
+                self.delete(&pod);
+            }
+            "pressure" => {
+                self.report(&pod, "Failed", 137);
+                self.mark(&pod, disruption::BY_NODE, "The node was low on resource: ephemeral-storage. ");
+            }
             "gone" => self.remove_deleted(),
             "restarts" => self.restart_containers(&pod, number),
             "cmd" => self.command(what),

@@ -13,7 +13,8 @@ use k8s_openapi::{
 };
 use kube::ResourceExt as _;
 use ronde_api::{PodGroup, PodGroupSpec, SubGroupPolicy, TaskSpec, names};
-use ronde_apiserver::quantity::Quantity;
+use ronde_runtime::pods::controller_ref;
+use ronde_text::quantity::Quantity;
 
 use super::{
     depends::{self, Part},
@@ -21,7 +22,6 @@ use super::{
     observed::Observed,
     pod,
 };
-use crate::pods::controller_ref;
 
 /// Amounts by the name of the resource.
 pub type Amounts = BTreeMap<String, Quantity>;

@@ -10,9 +10,11 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt as _;
 use ronde_api::names;
 
-use crate::{
-    job::backoff::finished_at,
-    pods::{is_deleted, is_ready, phase},
+use ronde_runtime::pods::{
+    backoff::finished_at,
+    condition,
+    disruption::{self, Disruption},
+    is_deleted, is_ready, phase,
 };
 
 /// The finalizer of pods that the status of their job does not know all about yet.
@@ -80,6 +82,18 @@ impl Member {
     /// Tells whether somebody has deleted it before it had succeeded, and the status does not know yet.
     pub fn is_evicted(&self) -> bool {
         self.is_deleted() && self.is_tracked() && !self.has_succeeded()
+    }
+
+    /// Returns why it was ended, if that was none of its own doing and the status does not know yet.
+    pub fn disruption(&self) -> Option<Disruption> {
+        let is_ended = self.is_evicted() || self.state == State::Failed;
+        Disruption::of_pod(&self.pod).filter(|_| is_ended)
+    }
+
+    /// Returns since when it is marked to be ended, if it is, else when it ended.
+    pub fn disrupted_at(&self) -> Timestamp {
+        let mark = condition(&self.pod, disruption::CONDITION);
+        mark.and_then(|mark| mark.last_transition_time.as_ref()).map_or_else(|| self.ended_at(), |time| time.0)
     }
 
     pub fn is_ready(&self) -> bool {

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use ronde_api::{Event, JobSpec, JobStatus};
+use ronde_runtime::indexes::Indexes;
 
 use super::member::Member;
-use crate::job::indexes::Indexes;
 
 const PREFIX: &str = "ronde.";
 const RESTART: &str = "ronde.restart";
@@ -24,6 +24,7 @@ const GENERATION: &str = "ronde.generation";
 const APPLIED: &str = "ronde.applied";
 const QUEUE: &str = "ronde.queue";
 const FIXED: &str = "ronde.fixed";
+const DISRUPTION: &str = "ronde.disruption";
 
 /// What of a job was restarted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,6 +121,26 @@ impl Seen {
     }
 }
 
+/// That pods of the job were ended which had done nothing wrong; remembered until it is whole again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disrupted {
+    pub since: Timestamp,
+    /// For people: `preempted by hi (priority high)`.
+    pub why: String,
+}
+
+impl Disrupted {
+    fn parse(text: &str) -> Option<Self> {
+        let (seconds, why) = text.split_once(' ')?;
+        let since = Timestamp::from_second(seconds.parse().ok()?).ok()?;
+        Some(Self { since, why: why.to_owned() })
+    }
+
+    fn text(&self) -> String {
+        format!("{} {}", self.since.as_second(), self.why)
+    }
+}
+
 /// The memory of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -138,6 +159,7 @@ pub struct Memory {
     pub queue: Option<String>,
     /// Stands for what may not change; see [`super::changes`].
     pub fixed: Option<String>,
+    pub disruption: Option<Disrupted>,
 }
 
 impl Memory {
@@ -169,6 +191,8 @@ impl Memory {
             self.queue = Some(value.to_owned());
         } else if key == FIXED {
             self.fixed = Some(value.to_owned());
+        } else if key == DISRUPTION {
+            self.disruption = Disrupted::parse(value);
         }
     }
 
@@ -187,12 +211,14 @@ impl Memory {
             put(format!("{SEEN}{event}.{task}.{pod}"), seen.text());
         }
         let generation = self.generation.map(|generation| generation.to_string());
+        let disruption = self.disruption.as_ref().map(Disrupted::text);
         let facts = [
             (COMMAND, &self.command),
             (GENERATION, &generation),
             (APPLIED, &self.applied),
             (QUEUE, &self.queue),
             (FIXED, &self.fixed),
+            (DISRUPTION, &disruption),
         ];
         for (key, value) in facts {
             if let Some(value) = value {
@@ -269,21 +295,27 @@ mod tests {
         let indexes = prop::collection::vec(0..10, 1..9).prop_map(|indexes| Indexes::default().with(indexes));
         let word = || prop::option::of("[a-f0-9-]{5}");
         let facts = (word(), prop::option::of(1_i64..99), word(), word(), word());
+        let disruption = (1_800_000_000_i64..1_900_000_000, "[a-z]{1,4}( [a-z()]{1,4})?")
+            .prop_map(|(second, why)| Disrupted { since: Timestamp::from_second(second).unwrap(), why });
         (
             prop::collection::btree_map(scopes(), 1..50, 0..5),
             prop::option::of(indexes),
             prop::collection::btree_map(occasions(), seen, 0..4),
             facts,
+            prop::option::of(disruption),
         )
-            .prop_map(|(floors, indexes, seen, (command, generation, applied, queue, fixed))| Memory {
-                floors,
-                succeeded: indexes.map(|indexes| ("master".to_owned(), indexes)).into_iter().collect(),
-                seen,
-                command,
-                generation,
-                applied,
-                queue,
-                fixed,
+            .prop_map(|(floors, indexes, seen, (command, generation, applied, queue, fixed), disruption)| {
+                Memory {
+                    floors,
+                    succeeded: indexes.map(|indexes| ("master".to_owned(), indexes)).into_iter().collect(),
+                    seen,
+                    command,
+                    generation,
+                    applied,
+                    queue,
+                    fixed,
+                    disruption,
+                }
             })
     }
 

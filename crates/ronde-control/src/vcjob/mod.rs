@@ -2,7 +2,7 @@
 //!
 //! [`next`] decides, this file observes and writes what it says, [`act`] does the rest. The decision is either another
 //! status or, when the status says all there is to say, a plan: so nothing is done that is not written down before,
-//! and a controller that is killed between any two writes loses nothing. Beside it runs [`Orphans`](crate::pods::orphans).
+//! and a controller that is killed between any two writes loses nothing. Beside it runs [`Orphans`](ronde_runtime::pods::orphans).
 //! How events are told from states is in `docs/decisions/015-events-are-states.md`.
 
 pub mod act;
@@ -33,16 +33,24 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
-    core::v1::{Namespace, PersistentVolumeClaim, Pod},
+    core::v1::{ConfigMap, Namespace, PersistentVolumeClaim, Pod, Secret, Service},
+    networking::v1::NetworkPolicy,
     scheduling::v1::PriorityClass,
 };
 use kube::{
     Api, ResourceExt as _,
     api::{ApiResource, DeleteParams, DynamicObject, PostParams, Preconditions},
 };
+use ronde_api::names::MANAGED_SELECTOR;
 use ronde_api::{
     Command, Job, JobPhase, JobStatus, PodGroup, Queue, names,
     rules::{self as api_rules, Queues, Stage},
+};
+use ronde_runtime::watch::Owned;
+use ronde_runtime::{
+    pods::{act as write, orphans::Counts},
+    runner::{Controller, Ctx},
+    watch::{Caches, Change, Key, Kinds},
 };
 
 use self::{
@@ -53,24 +61,21 @@ use self::{
     objects::KeySource,
     observed::{Observed, is_final},
 };
-use crate::{
-    commands::{is_for, put_in_order},
-    pods::{act as write, orphans::Counts},
-    runner::{Controller, Ctx},
-    watch::{Caches, Change, Key, Kinds},
-};
+use crate::commands::{is_for, put_in_order};
 
 /// A command, its effect and two changes of phase take five; more come by the next look.
 const ROUNDS_MAX: usize = 8;
 /// How soon a job that is not done after all rounds is looked at again.
 const NEXT_ROUNDS: SignedDuration = SignedDuration::from_millis(10);
 
-impl Counts for Job {
+impl Counts for VcJobs {
+    type Owner = Job;
+
     const ORPHANS: &'static str = "vc-job-orphans-controller";
     const FINALIZER: &'static str = member::TRACKING;
 
-    fn has_done(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
+    fn has_done(job: &Job) -> bool {
+        job.metadata.deletion_timestamp.is_some()
     }
 }
 
@@ -92,6 +97,11 @@ impl Controller for VcJobs {
     fn kinds(&self, kinds: &mut Kinds) {
         kinds.add::<Job>().add::<Pod>().add::<PodGroup>().add::<Command>().add::<Queue>();
         kinds.add::<PersistentVolumeClaim>().add::<PriorityClass>().add::<Namespace>();
+        kinds
+            .add_owned::<ConfigMap>(MANAGED_SELECTOR)
+            .add_owned::<Secret>(MANAGED_SELECTOR)
+            .add_owned::<Service>(MANAGED_SELECTOR)
+            .add_owned::<NetworkPolicy>(MANAGED_SELECTOR);
     }
 
     fn affected(&self, change: &Change, caches: &Caches) -> Vec<Key> {
@@ -106,6 +116,8 @@ impl Controller for VcJobs {
             let jobs = caches.list::<Job>(Some(&change.key.namespace)).into_iter();
             let uses = |job: &Arc<Job>| volumes::claim_names(job).contains(&change.key.name);
             jobs.filter(uses).map(|job| Key::of(&*job)).collect()
+        } else if is_object(change) {
+            change.owners("Job")
         } else {
             Vec::new()
         }
@@ -135,6 +147,14 @@ impl Controller for VcJobs {
         }
         Ok(Some(NEXT_ROUNDS))
     }
+}
+
+/// Tells whether what plugins make has changed.
+fn is_object(change: &Change) -> bool {
+    change.is::<Owned<ConfigMap>>()
+        || change.is::<Owned<Secret>>()
+        || change.is::<Owned<Service>>()
+        || change.is::<Owned<NetworkPolicy>>()
 }
 
 /// Returns a job with all defaults: where no admission fills them in, the controller does.
@@ -245,6 +265,7 @@ fn observe<'a>(ctx: &Ctx, job: &'a Job) -> Observed<'a> {
         claims: claims.filter(is_there).collect(),
         priorities: classes.chain([job.spec.priority_class_name.clone()]).filter_map(value).collect(),
         faults: faults(ctx, job),
+        has_lost_objects: objects::is_one_missing(ctx, job),
         is_forwarded: queue.is_some_and(|queue| !queue.spec.extend_clusters.is_empty()),
     }
 }

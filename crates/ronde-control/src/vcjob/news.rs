@@ -16,6 +16,10 @@ pub const INVALID_JOB: &str = "InvalidJob";
 /// Ours: something in a job has no effect, or not the one that it seems to have.
 pub const JOB_WARNING: &str = "JobWarning";
 pub const JOB_STATUS_ERROR: &str = "JobStatusError";
+/// Ours: pods were ended that had done nothing wrong.
+pub const DISRUPTED: &str = "Disrupted";
+/// Ours: containers of a pod cannot start.
+pub const POD_TROUBLE: &str = "PodTrouble";
 pub const FAILED_CREATE: &str = "FailedCreate";
 pub const FAILED_DELETE: &str = "FailedDelete";
 
@@ -36,12 +40,15 @@ impl News {
         Self { is_warning: true, reason, message: message.into() }
     }
 
-    /// Tells what a job waits for.
+    /// Tells what a job waits for, or what is wrong with its pods.
     pub fn waiting(job: &Job, cause: &Cause) -> Self {
         for reason in [PVC_ERROR, PLUGIN_ERROR] {
             if cause.reason == reason {
                 return Self::warning(reason, &cause.message);
             }
+        }
+        if cause.reason != POD_GROUP_PENDING {
+            return Self::warning(POD_TROUBLE, &cause.message);
         }
         let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
         let message = format!("PodGroup {namespace}:{name} unschedulable, reason: {}", cause.message);

@@ -1,6 +1,11 @@
 //! Makes, corrects and deletes the objects that plugins ask for. What is somebody else's is never touched.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    marker::PhantomData,
+    sync::Arc,
+};
 
 use k8s_openapi::{
     ByteString,
@@ -15,17 +20,18 @@ use kube::{
     core::{Status, response::StatusSummary},
 };
 use rand::{rand_core::UnwrapErr, rngs::SysRng};
-use ronde_api::Job;
+use ronde_api::{Job, names};
+use ronde_runtime::{
+    pods::act::{self as write, Owner},
+    runner::Ctx,
+    watch::{Cached, Owned},
+};
 use serde::Serialize;
 
 use super::plugins::{
-    KeySecret, Object,
+    KeySecret, Object, Plugins,
     keys::{self, KeyError, KeyPair},
     owned_meta, ssh,
-};
-use crate::{
-    pods::act::{self as write, Owner},
-    runner::Ctx,
 };
 
 /// Where the keys of the `ssh` plugin come from.
@@ -110,17 +116,55 @@ pub fn is_owned<K: Owner, J: Owner>(job: &J, object: &K) -> bool {
 pub async fn ensure<K, J>(ctx: &Ctx, job: &J, wanted: &K, correct: impl Fn(&K) -> Option<K>) -> Result<(), kube::Error>
 where
     K: Owner + Serialize,
+    Owned<K>: Cached,
     J: Owner,
 {
     let objects: Api<K> = api(ctx, job);
-    match objects.get_opt(&wanted.name_any()).await? {
-        None => objects.create(&PostParams::default(), wanted).await.map(drop),
-        Some(found) if !is_owned(job, &found) => Err(taken::<K>(&found.name_any())),
-        Some(found) => match correct(&found) {
-            Some(corrected) => objects.replace(&found.name_any(), &PostParams::default(), &corrected).await.map(drop),
-            None => Ok(()),
+    let there = match objects.get_opt(&wanted.name_any()).await? {
+        None => objects.create(&PostParams::default(), wanted).await?,
+        Some(found) if !is_owned(job, &found) => return Err(taken::<K>(&found.name_any())),
+        Some(found) => match marked(&found, correct(&found)) {
+            Some(corrected) => objects.replace(&found.name_any(), &PostParams::default(), &corrected).await?,
+            None => found,
         },
-    }
+    };
+    note(ctx, &there);
+    Ok(())
+}
+
+/// Returns an object with our mark, if it is to be written: it is corrected, or has no mark yet.
+fn marked<K: Owner>(found: &K, corrected: Option<K>) -> Option<K> {
+    let is_marked = found.labels().get(names::MANAGED_BY).is_some_and(|by| by == names::MANAGER);
+    let mut object = corrected.or_else(|| (!is_marked).then(|| found.clone()))?;
+    object.labels_mut().insert(names::MANAGED_BY.to_owned(), names::MANAGER.to_owned());
+    Some(object)
+}
+
+/// Lets the caches know at once that an object is there.
+pub fn note<K: Owner>(ctx: &Ctx, object: &K)
+where
+    Owned<K>: Cached,
+{
+    ctx.caches.assume(Owned::<K> { types: None, metadata: object.meta().clone(), _phantom: PhantomData });
+}
+
+/// Returns the names of the objects of a kind that a job has, as far as they carry our mark.
+pub fn names_of<K: Owner>(ctx: &Ctx, job_uid: &str) -> BTreeSet<String>
+where
+    Owned<K>: Cached,
+{
+    ctx.caches.controlled_by::<Owned<K>>(job_uid).iter().map(|object| object.name_any()).collect()
+}
+
+/// Tells whether one of the objects that plugins ask for is not there.
+pub fn is_one_missing(ctx: &Ctx, job: &Job) -> bool {
+    let uid = job.uid().unwrap_or_default();
+    Plugins::of(job).objects().iter().any(|object| match object {
+        Object::ConfigMap(object) => !names_of::<ConfigMap>(ctx, &uid).contains(&object.name_any()),
+        Object::Service(object) => !names_of::<Service>(ctx, &uid).contains(&object.name_any()),
+        Object::NetworkPolicy(object) => !names_of::<NetworkPolicy>(ctx, &uid).contains(&object.name_any()),
+        Object::Keys(keys) => !names_of::<Secret>(ctx, &uid).contains(&keys.name),
+    })
 }
 
 /// The key of a Secret that is there is kept: pods that run have it.
@@ -132,18 +176,25 @@ async fn ensure_keys(ctx: &Ctx, keys: &KeySource, job: &Job, wanted: &KeySecret)
             return Err(taken::<Secret>(&wanted.name));
         }
         let config = ByteString(wanted.config.clone().into_bytes());
-        if found.data.as_ref().and_then(|data| data.get(ssh::CONFIG)) == Some(&config) {
-            return Ok(());
-        }
-        let mut found = found;
-        found.data.get_or_insert_default().insert(ssh::CONFIG.to_owned(), config);
-        return secrets.replace(&wanted.name, &PostParams::default(), &found).await.map(drop);
+        let is_right = found.data.as_ref().and_then(|data| data.get(ssh::CONFIG)) == Some(&config);
+        let corrected = (!is_right).then(|| {
+            let mut corrected = found.clone();
+            corrected.data.get_or_insert_default().insert(ssh::CONFIG.to_owned(), config);
+            corrected
+        });
+        let there = match marked(&found, corrected) {
+            Some(corrected) => secrets.replace(&wanted.name, &PostParams::default(), &corrected).await?,
+            None => found,
+        };
+        note(ctx, &there);
+        return Ok(());
     }
     let pair = match wanted.given.clone() {
         Some((private, public)) => KeyPair { private, public },
         None => keys.make().await?,
     };
-    secrets.create(&PostParams::default(), &secret(job, wanted, pair)).await.map(drop)
+    note(ctx, &secrets.create(&PostParams::default(), &secret(job, wanted, pair)).await?);
+    Ok(())
 }
 
 fn secret(job: &Job, wanted: &KeySecret, pair: KeyPair) -> Secret {

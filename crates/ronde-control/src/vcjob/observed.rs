@@ -30,6 +30,8 @@ pub struct Observed<'a> {
     pub priorities: BTreeMap<String, i32>,
     /// What is wrong with a job that nothing was made for yet.
     pub faults: Vec<String>,
+    /// One of the objects that its plugins have made is not there any more.
+    pub has_lost_objects: bool,
     /// Its queue extends to other clusters.
     pub is_forwarded: bool,
 }

@@ -7,6 +7,7 @@
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use ronde_api::{Action, Event, PodGroupPhase, TaskSpec};
+use ronde_runtime::pods::trouble;
 
 use super::{
     member::{Member, State},
@@ -23,6 +24,10 @@ pub struct Occurrence {
     pub exit_codes: Vec<i32>,
     /// Since when, if the pod says so; else from when it is noted.
     pub since: Option<Timestamp>,
+    /// When the pod was made that it happened to, if that is there.
+    pub pod_since: Option<Timestamp>,
+    /// It was done to the pod, which did nothing wrong.
+    pub is_disruption: bool,
     /// For people.
     pub message: String,
 }
@@ -51,13 +56,23 @@ impl Occurrence {
     }
 
     fn of_task(event: Event, task: &TaskSpec, message: String) -> Self {
-        let occasion = Occasion::of_task(event, &task.name);
-        Self { occasion, index: None, exit_codes: Vec::new(), since: None, message }
+        Self::new(Occasion::of_task(event, &task.name), message)
     }
 
     fn of_job(event: Event, message: &str) -> Self {
-        let occasion = Occasion::of_job(event);
-        Self { occasion, index: None, exit_codes: Vec::new(), since: None, message: message.to_owned() }
+        Self::new(Occasion::of_job(event), message.to_owned())
+    }
+
+    fn new(occasion: Occasion, message: String) -> Self {
+        Self {
+            occasion,
+            index: None,
+            exit_codes: Vec::new(),
+            since: None,
+            pod_since: None,
+            is_disruption: false,
+            message,
+        }
     }
 }
 
@@ -97,23 +112,38 @@ pub fn all(seen: &Observed<'_>, memory: &Memory) -> Vec<Occurrence> {
 
 fn of_member(member: &Member) -> Option<Occurrence> {
     let name = &member.name;
+    let disruption = member.disruption();
+    let disrupted = disruption.as_ref().map(|it| format!("pod {name} was {}", it.why));
     let (event, since, message) = if member.is_evicted() {
-        (Event::PodEvicted, None, format!("pod {name} was evicted or deleted"))
+        (Event::PodEvicted, None, disrupted.unwrap_or_else(|| format!("pod {name} was evicted or deleted")))
     } else {
         match member.state {
             State::Failed => {
-                let codes: Vec<String> = bad_codes(member).iter().map(ToString::to_string).collect();
-                let codes =
-                    if codes.is_empty() { String::new() } else { format!(" with exit code {}", codes.join(", ")) };
-                (Event::PodFailed, Some(member.ended_at()), format!("pod {name} failed{codes}"))
+                let message = disrupted.unwrap_or_else(|| failure(member));
+                (Event::PodFailed, Some(member.ended_at()), message)
             }
             State::Pending => (Event::PodPending, Some(member.created_at()), format!("pod {name} waits for too long")),
             _ => return None,
         }
     };
     let exit_codes = if event == Event::PodFailed { bad_codes(member) } else { Vec::new() };
-    let occasion = Occasion::of_pod(event, member);
-    Some(Occurrence { occasion, index: Some(member.index), exit_codes, since, message })
+    Some(Occurrence {
+        index: Some(member.index),
+        exit_codes,
+        since,
+        pod_since: Some(member.created_at()),
+        is_disruption: disruption.is_some(),
+        ..Occurrence::new(Occasion::of_pod(event, member), message)
+    })
+}
+
+/// Says how a pod has failed.
+pub fn failure(member: &Member) -> String {
+    match trouble::of_failed(&member.pod) {
+        Some(why) if why.starts_with("exit code") => format!("pod {} failed with {why}", member.name),
+        Some(why) => format!("pod {} failed: {why}", member.name),
+        None => format!("pod {} failed", member.name),
+    }
 }
 
 fn bad_codes(member: &Member) -> Vec<i32> {
@@ -160,7 +190,7 @@ fn noted(seen: &Observed<'_>, occasion: &Occasion) -> Occurrence {
         Event::PodEvicted => format!("pod {} was evicted or deleted", occasion.pod),
         event => format!("{event} of job {}", seen.job.name_any()),
     };
-    Occurrence { occasion: occasion.clone(), index, exit_codes: Vec::new(), since: None, message }
+    Occurrence { index, ..Occurrence::new(occasion.clone(), message) }
 }
 
 /// Tells whether an occasion that was noted is of no more interest: it has mended itself, or is not true any more.

@@ -122,8 +122,9 @@ fn fill(seen: &Observed<'_>, memory: &Memory, plan: &mut Plan) {
     let plugins = Plugins::of(seen.job);
     plan.claims = volumes::missing(seen);
     plan.create = missing_pods(seen, memory, &plugins);
-    // Somebody may have deleted what pods find each other by: it is looked at before new ones need it.
-    if memory.applied.as_ref() != Some(&plugins.fingerprint()) || !plan.create.is_empty() {
+    // Somebody may have deleted or changed what pods find each other by: it is looked at before new ones need it.
+    let is_known = memory.applied.as_ref() == Some(&plugins.fingerprint());
+    if !is_known || seen.has_lost_objects || !plan.create.is_empty() {
         plan.objects = Objects::Ensure;
     }
 }

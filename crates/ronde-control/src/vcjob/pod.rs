@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::ResourceExt as _;
 use ronde_api::{Job, TaskSpec, TopologyPolicy, names};
+use ronde_runtime::pods;
 
 use super::{
     member::TRACKING,
@@ -14,7 +15,6 @@ use super::{
     plugins::{Plugins, Seat},
     volumes,
 };
-use crate::pods;
 
 type Notes = BTreeMap<String, String>;
 
@@ -28,6 +28,7 @@ pub fn build(job: &Job, task: &TaskSpec, index: i32, plugins: &Plugins<'_>) -> P
     pod.annotations_mut().extend(annotations(job, task, index));
     let spec = pod.spec.get_or_insert_default();
     complete(job, spec);
+    pods::trouble::keep_last_lines(spec);
     volumes::mount(job, spec);
     plugins.wire(&Seat { job, task, index }, &mut pod);
     pod

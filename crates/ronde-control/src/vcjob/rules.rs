@@ -1,15 +1,23 @@
 //! Which phase follows from the pods of a job alone, and what it waits for. Pure.
 
 use ronde_api::{JobPhase, JobStatus, PodGroupConditionType, PodGroupPhase};
+use ronde_runtime::pods::trouble::{self, Trouble};
 
 use super::{
     draft::Cause,
-    memory::Memory,
+    member::State,
+    memory::{Disrupted, Memory},
     news,
     observed::{Observed, is_past_group},
+    occurrence,
     plugins::Plugins,
     tally::Tally,
 };
+
+/// Reasons of phases, which say nothing of what is wrong.
+const STARTED: &str = "Started";
+const RESTARTED: &str = "Restarted";
+const PODS_PENDING: &str = "PodsPending";
 
 /// Returns the next phase, if it is another one.
 pub fn next_phase(
@@ -21,21 +29,36 @@ pub fn next_phase(
     let (replicas, least) = (seen.replicas(), seen.spec().min_available);
     let begun = tally.running + tally.succeeded + tally.failed;
     match phase {
-        JobPhase::Pending if least <= begun => {
-            let message = format!("{begun} of {replicas} pods have started, {least} are needed");
-            Some((JobPhase::Running, Cause::new("Started", message)))
-        }
+        JobPhase::Pending if least <= begun => Some((JobPhase::Running, started(seen, tally))),
         JobPhase::Running => running(seen, tally),
         JobPhase::Restarting if status.retry_count >= seen.max_retry() => {
-            let message = format!("the limit of {} runs is reached; last: {}", seen.max_retry(), status.state.message);
+            let (most, last) = (seen.max_retry(), &status.state.message);
+            let runs = if most == 1 { "1 run".to_owned() } else { format!("{most} runs") };
+            let message = format!("failed after {runs}, the limit of maxRetry; last: {last}");
             Some((JobPhase::Failed, Cause::new("RetryLimitReached", message)))
         }
         JobPhase::Restarting if replicas - tally.terminating >= least => {
-            Some((JobPhase::Pending, Cause::new("Restarted", status.state.message.clone())))
+            Some((JobPhase::Pending, Cause::new(RESTARTED, status.state.message.clone())))
         }
         JobPhase::Aborting if tally.alive() == 0 => Some((JobPhase::Aborted, kept(status))),
         JobPhase::Completing if tally.alive() == 0 => Some((JobPhase::Completed, kept(status))),
         JobPhase::Terminating if tally.alive() == 0 => Some((JobPhase::Terminated, kept(status))),
+        _ => None,
+    }
+}
+
+fn started(seen: &Observed<'_>, tally: &Tally) -> Cause {
+    let (begun, replicas, least) =
+        (tally.running + tally.succeeded + tally.failed, seen.replicas(), seen.spec().min_available);
+    Cause::new(STARTED, format!("{begun} of {replicas} pods have started, {least} are needed"))
+}
+
+/// Returns what a job says of its phase when nothing is wrong any more; none if it says so already.
+pub fn usual(seen: &Observed<'_>, tally: &Tally, status: &JobStatus) -> Option<Cause> {
+    let reason = status.state.reason.as_str();
+    match status.state.phase {
+        Some(JobPhase::Running) if !matches!(reason, "" | STARTED) => Some(started(seen, tally)),
+        Some(JobPhase::Pending) if !matches!(reason, "" | RESTARTED | PODS_PENDING) => Some(Cause::new("", "")),
         _ => None,
     }
 }
@@ -61,7 +84,7 @@ fn running(seen: &Observed<'_>, tally: &Tally) -> Option<(JobPhase, Cause)> {
     }
     let may_wait = replicas - spec.min_available;
     let message = || format!("{} of {replicas} pods wait, {may_wait} may", tally.pending);
-    (tally.pending > may_wait).then(|| (JobPhase::Pending, Cause::new("PodsPending", message())))
+    (tally.pending > may_wait).then(|| (JobPhase::Pending, Cause::new(PODS_PENDING, message())))
 }
 
 /// All pods have ended.
@@ -69,25 +92,53 @@ fn verdict(seen: &Observed<'_>, tally: &Tally) -> (JobPhase, Cause) {
     let (spec, succeeded) = (seen.spec(), tally.succeeded);
     let of_tasks: i32 = spec.tasks.iter().map(ronde_api::TaskSpec::min_available).sum();
     let short = spec.tasks.iter().find(|task| tally.succeeded_of(&task.name) < task.min_available());
+    let failed = |reason: &str, message: String| {
+        let failed = seen.members.iter().find(|member| member.state == State::Failed && !seen.is_surplus(member));
+        let why = failed.map(|member| format!("; {}", occurrence::failure(member))).unwrap_or_default();
+        (JobPhase::Failed, Cause::new(reason, format!("{message}{why}")))
+    };
     if let Some(task) = short.filter(|_| spec.min_available >= of_tasks) {
         let (has, needs) = (tally.succeeded_of(&task.name), task.min_available());
         let message = format!("task {}: {has} of {} pods succeeded, {needs} are needed", task.name, task.replicas);
-        return (JobPhase::Failed, Cause::new("TaskBelowMinAvailable", message));
+        return failed("TaskBelowMinAvailable", message);
     }
     if let Some(wanted) = spec.min_success {
         let message = format!("{succeeded} of {} pods succeeded, {wanted} are needed", seen.replicas());
-        return (JobPhase::Failed, Cause::new("MinSuccessMissed", message));
+        return failed("MinSuccessMissed", message);
     }
     let message = format!("{succeeded} of {} pods succeeded, {} are needed", seen.replicas(), spec.min_available);
     if succeeded >= spec.min_available {
         (JobPhase::Completed, Cause::new("PodsSucceeded", message))
     } else {
-        (JobPhase::Failed, Cause::new("PodsFailed", message))
+        failed("PodsFailed", message)
     }
 }
 
-/// Returns what a job that is pending waits for, as far as anything is known.
-pub fn wait(seen: &Observed<'_>, memory: &Memory) -> Option<Cause> {
+/// Returns what keeps a job from running, or a part of it although it runs, as far as anything is known.
+pub fn obstacle(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> Option<Cause> {
+    let waits = if phase == JobPhase::Pending { wait(seen, memory) } else { None };
+    waits.or_else(|| trouble(seen, memory))
+}
+
+/// Puts in front of an obstacle that pods were ended which had done nothing wrong.
+pub fn with_disruption(obstacle: Option<Cause>, memory: &Memory) -> Option<Cause> {
+    let Some(Disrupted { why, .. }) = &memory.disruption else { return obstacle };
+    Some(match obstacle {
+        Some(Cause { reason, message }) => Cause { reason, message: format!("{why}; {message}") },
+        None => Cause::new(news::DISRUPTED, why.clone()),
+    })
+}
+
+/// Returns what is wrong with the first pod whose containers cannot start.
+fn trouble(seen: &Observed<'_>, memory: &Memory) -> Option<Cause> {
+    let mut present = seen.members.iter().filter(|member| seen.is_present(memory, member) && !member.is_deleted());
+    present.find_map(|member| {
+        let Trouble { reason, message } = trouble::of_pod(&member.pod)?;
+        Some(Cause::new(reason, format!("pod {}: {message}", member.name)))
+    })
+}
+
+fn wait(seen: &Observed<'_>, memory: &Memory) -> Option<Cause> {
     let missing = seen.missing_claims();
     if !missing.is_empty() {
         let message = format!("waits for the PersistentVolumeClaim {}, which does not exist", missing.join(", "));

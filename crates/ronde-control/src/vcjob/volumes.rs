@@ -8,9 +8,9 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::ResourceExt as _;
 use ronde_api::{Job, JobVolume};
+use ronde_runtime::pods::hash;
 
 use super::{observed::Observed, plugins::owned_meta};
-use crate::pods::hash;
 
 const SUFFIX: usize = 12;
 

@@ -1,4 +1,4 @@
-//! Queues: opens and closes them as commands say, and lets those below follow.
+//! Queues: opens and closes them as commands say, lets those below follow, and keeps them while something is in them.
 //!
 //! [`plan`] decides; this file observes and writes. What queues share out is the scheduler's business.
 
@@ -13,16 +13,18 @@ use kube::{
     Api, ResourceExt as _,
     api::{Patch, PatchParams},
 };
-use ronde_api::{Command, PodGroup, PodGroupPhase, Queue, QueueState, names};
-use serde_json::{Value, json};
-
-use self::plan::{Seen, Step, plan};
-use crate::{
-    commands::{is_for, put_in_order},
+use ronde_api::{
+    Command, Job, PodGroup, PodGroupPhase, Queue, QueueState, TrainingJob, names, rules::occupants::in_queue,
+};
+use ronde_runtime::{
     pods::act,
     runner::{Controller, Ctx},
     watch::{Caches, Change, Key, Kinds},
 };
+use serde_json::{Value, json};
+
+use self::plan::{IN_USE, Seen, Step, plan};
+use crate::commands::{is_for, put_in_order};
 
 /// The controller of queues.
 #[derive(Debug, Default)]
@@ -32,7 +34,7 @@ impl Controller for VcQueues {
     const NAME: &'static str = "vc-queue-controller";
 
     fn kinds(&self, kinds: &mut Kinds) {
-        kinds.add::<Queue>().add::<PodGroup>().add::<Command>();
+        kinds.add::<Queue>().add::<PodGroup>().add::<Job>().add::<TrainingJob>().add::<Command>();
     }
 
     fn affected(&self, change: &Change, caches: &Caches) -> Vec<Key> {
@@ -41,9 +43,9 @@ impl Controller for VcQueues {
             let below = below.filter(|queue| queue.spec.parent == change.key.name).map(|queue| Key::of(&*queue));
             below.chain([change.key.clone()]).collect()
         } else if change.is::<PodGroup>() {
-            // A group that has gone does not say where it was; few queues wait for one to go.
-            let queues = caches.list::<Queue>(None).into_iter();
-            queues.filter(|queue| state(queue) == QueueState::Closing).map(|queue| Key::of(&*queue)).collect()
+            waiting(caches).into_iter().chain(unheld(change, caches)).collect()
+        } else if change.is::<Job>() || change.is::<TrainingJob>() {
+            waiting(caches)
         } else {
             let command = caches.get::<Command>(&change.key);
             command.and_then(|command| target_of(&command)).into_iter().collect()
@@ -66,6 +68,33 @@ impl Controller for VcQueues {
         // The others have their turn with the next look.
         Ok((commands.len() > 1).then_some(SignedDuration::ZERO))
     }
+}
+
+/// Returns the queues that wait until nothing is in them. What has gone does not say where it was; these are few.
+fn waiting(caches: &Caches) -> Vec<Key> {
+    let mut queues = caches.list::<Queue>(None);
+    queues.retain(|queue| state(queue) == QueueState::Closing || queue.metadata.deletion_timestamp.is_some());
+    queues.iter().map(|queue| Key::of(&**queue)).collect()
+}
+
+/// Returns the queue of a group, if nothing keeps it from being deleted yet.
+fn unheld(change: &Change, caches: &Caches) -> Option<Key> {
+    let group = caches.get::<PodGroup>(&change.key)?;
+    let queue = caches.get::<Queue>(&Key::new("", queue_of(&group)))?;
+    let is_held = queue.finalizers().iter().any(|finalizer| finalizer == IN_USE);
+    (!is_held).then(|| Key::of(&*queue))
+}
+
+fn queue_of(group: &PodGroup) -> &str {
+    if group.spec.queue.is_empty() { names::DEFAULT_QUEUE } else { &group.spec.queue }
+}
+
+/// Returns what is in a queue, in words.
+fn occupants(caches: &Caches, queue: &str) -> Vec<String> {
+    let mut all = in_queue(queue, caches.list::<Job>(None).iter().map(|job| &**job));
+    all.extend(in_queue(queue, caches.list::<TrainingJob>(None).iter().map(|job| &**job)));
+    all.extend(in_queue(queue, caches.list::<PodGroup>(None).iter().map(|group| &**group)));
+    all
 }
 
 /// Returns the queue that a command is for.
@@ -107,13 +136,12 @@ fn state(queue: &Queue) -> QueueState {
 fn observe<'a>(caches: &Caches, queue: &'a Queue, command: Option<&Arc<Command>>) -> Seen<'a> {
     let name = queue.name_any();
     let parent = caches.get::<Queue>(&Key::new("", &queue.spec.parent));
-    let is_inside = |group: &Arc<PodGroup>| {
-        let of = if group.spec.queue.is_empty() { names::DEFAULT_QUEUE } else { &group.spec.queue };
-        of == name && group.phase() != Some(PodGroupPhase::Completed)
-    };
+    let is_inside = |group: &Arc<PodGroup>| queue_of(group) == name && group.phase() != Some(PodGroupPhase::Completed);
+    let is_deleted = queue.metadata.deletion_timestamp.is_some();
     Seen {
         queue,
         is_parent_open: parent.is_none_or(|parent| state(&parent) == QueueState::Open),
+        occupants: if is_deleted { occupants(caches, &name) } else { Vec::new() },
         has_groups: caches.list::<PodGroup>(None).iter().any(is_inside),
         command: command.map(|command| command.action.clone()),
     }
@@ -132,11 +160,23 @@ async fn take(ctx: &Ctx, queue: &Queue, step: &Step) -> Result<(), kube::Error> 
             ctx.caches.assume(written);
             Ok(())
         }
-        Step::Warn(message) => {
-            ctx.events.warning(queue, "CommandIssued", message);
+        Step::Hold => set_finalizers(ctx, queue, |finalizers| finalizers.push(IN_USE.to_owned())).await,
+        Step::Release => set_finalizers(ctx, queue, |finalizers| finalizers.retain(|it| it != IN_USE)).await,
+        Step::Warn { reason, message } => {
+            ctx.events.warning(queue, reason, message);
             Ok(())
         }
     }
+}
+
+/// With the version that was looked at: others have finalizers too.
+async fn set_finalizers(ctx: &Ctx, queue: &Queue, change: impl Fn(&mut Vec<String>)) -> Result<(), kube::Error> {
+    let newest = ctx.caches.get::<Queue>(&Key::of(queue)).filter(|newest| newest.uid() == queue.uid());
+    let Some(newest) = newest else { return Ok(()) };
+    let mut finalizers = newest.finalizers().to_vec();
+    change(&mut finalizers);
+    let meta = json!({"resourceVersion": newest.resource_version(), "finalizers": finalizers});
+    patch(ctx, &newest, &json!({"metadata": meta})).await
 }
 
 async fn patch(ctx: &Ctx, queue: &Queue, patch: &Value) -> Result<(), kube::Error> {

@@ -4,7 +4,7 @@
 //! between any two steps comes to the same end.
 
 use kube::ResourceExt as _;
-use ronde_api::{Action, Queue, QueueState, names};
+use ronde_api::{Action, Queue, QueueState, names, rules};
 
 /// A queue and what counts for it.
 #[derive(Debug, Clone)]
@@ -13,6 +13,8 @@ pub struct Seen<'a> {
     pub is_parent_open: bool,
     /// Whether a group is in it that has not ended.
     pub has_groups: bool,
+    /// The jobs and groups in it, in words. Looked for only when it is to be deleted.
+    pub occupants: Vec<String>,
     /// What a person asks for.
     pub command: Option<String>,
 }
@@ -25,8 +27,18 @@ pub enum Step {
     /// To remember whether it was closed because its parent was.
     Mark(bool),
     State(QueueState),
-    Warn(String),
+    /// To keep it from being deleted while something is in it.
+    Hold,
+    /// To let it go.
+    Release,
+    Warn {
+        reason: &'static str,
+        message: String,
+    },
 }
+
+/// The finalizer of queues that have been used.
+pub const IN_USE: &str = "ronde.dev/queue-in-use";
 
 /// Plans the steps for a queue, in their order.
 pub fn plan(seen: &Seen<'_>) -> Vec<Step> {
@@ -43,7 +55,18 @@ pub fn plan(seen: &Seen<'_>) -> Vec<Step> {
         Asked::Nothing => {}
         Asked::Open => (is_open, is_marked) = (true, false),
         Asked::Close => (is_open, is_marked) = (false, false),
-        Asked::Wrong(message) => steps.push(Step::Warn(message)),
+        Asked::Wrong(message) => steps.push(Step::Warn { reason: "CommandIssued", message }),
+    }
+    if stored.is_none() {
+        let warnings = rules::queue::warnings(seen.queue).into_iter();
+        steps.extend(warnings.map(|message| Step::Warn { reason: "QueueWarning", message }));
+    }
+    let is_deleted = seen.queue.metadata.deletion_timestamp.is_some();
+    let is_held = seen.queue.finalizers().iter().any(|finalizer| finalizer == IN_USE);
+    if is_deleted {
+        is_open = false;
+    } else if seen.has_groups && !is_held {
+        steps.push(Step::Hold);
     }
     if seen.is_parent_open && is_marked {
         (is_open, is_marked) = (true, false);
@@ -59,6 +82,12 @@ pub fn plan(seen: &Seen<'_>) -> Vec<Step> {
         steps.extend(mark.into_iter().chain(state));
     } else {
         steps.extend(state.into_iter().chain(mark));
+    }
+    if is_deleted && is_held {
+        let message = rules::occupants::describe(&seen.occupants);
+        let in_use =
+            |message| Step::Warn { reason: "QueueInUse", message: format!("cannot be deleted yet: {message}") };
+        steps.push(message.map_or(Step::Release, in_use));
     }
     steps
 }

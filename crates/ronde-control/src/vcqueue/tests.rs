@@ -1,15 +1,19 @@
 //! Queues that open and close.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use ronde_api::Queue;
+use ronde_sim::pods::at;
 use serde_json::{Value, json};
 
 use super::plan::{Seen, Step, plan};
 
+/// A queue that has been used.
 fn queue(name: &str, state: Option<&str>, is_marked: bool) -> Queue {
     let parent = if name == "root" { "" } else { "root" };
     let annotations = if is_marked { json!({"volcano.sh/closed-by-parent": "true"}) } else { json!({}) };
     let mut queue: Value =
         json!({"metadata": {"name": name, "annotations": annotations}, "spec": {"weight": 1, "parent": parent}});
+    queue["metadata"]["finalizers"] = json!(["ronde.dev/queue-in-use"]);
     if let Some(state) = state {
         queue["status"] = json!({"state": state});
     }
@@ -23,6 +27,7 @@ fn check(what: &str, queue: &Queue, around: &str, expected: &str) {
         queue,
         is_parent_open: !words.contains(&"parent-closed"),
         has_groups: words.contains(&"groups"),
+        occupants: words.iter().filter(|word| word.starts_with("job:")).map(|word| word.replace(':', " ")).collect(),
         command: words.iter().find(|word| word.ends_with("Queue")).map(ToString::to_string),
     };
     let shown: Vec<String> = plan(&seen)
@@ -31,7 +36,9 @@ fn check(what: &str, queue: &Queue, around: &str, expected: &str) {
             Step::Join(parent) => format!("joins {parent}"),
             Step::Mark(is_marked) => format!("marked {is_marked}"),
             Step::State(state) => state.to_string(),
-            Step::Warn(message) => message.clone(),
+            Step::Hold => "held".to_owned(),
+            Step::Release => "released".to_owned(),
+            Step::Warn { message, .. } => message.clone(),
         })
         .collect();
     assert_eq!(shown.join(", "), expected, "{what}");
@@ -72,4 +79,36 @@ fn queues_follow_their_parent() {
     check("not before its parent", &marked, "parent-closed OpenQueue", message);
     check("killed after the mark", &queue("q", Some("Open"), true), "parent-closed", "Closed");
     check("killed after it was opened", &queue("q", Some("Open"), true), "", "marked false");
+}
+
+fn deleted(state: &str) -> Queue {
+    let mut queue = queue("q", Some(state), false);
+    queue.metadata.deletion_timestamp = Some(Time(at(0)));
+    queue
+}
+
+#[test]
+fn a_queue_with_something_in_it_is_not_deleted() {
+    let mut unused = queue("q", Some("Open"), false);
+    unused.metadata.finalizers = None;
+    check("it was never used", &unused, "", "");
+    check("it is used for the first time", &unused, "groups", "held");
+    let in_use = "Closing, cannot be deleted yet: it is not empty: job ns/lm";
+    check("it is to go", &deleted("Open"), "groups job:ns/lm", in_use);
+    let suspended = "Closed, cannot be deleted yet: it is not empty: job ns/lm";
+    check("a suspended job has no group", &deleted("Open"), "job:ns/lm", suspended);
+    check("it is empty", &deleted("Closing"), "", "Closed, released");
+    check("nobody opens it", &deleted("Closed"), "OpenQueue", "released");
+}
+
+#[test]
+fn what_has_no_effect_is_told_of_a_new_queue() {
+    let mut new = queue("dev", None, false);
+    let path = ("volcano.sh/hierarchy".to_owned(), "root/sci/dev".to_owned());
+    new.metadata.annotations = Some([path].into());
+    let ignored = "metadata.annotations[volcano.sh/hierarchy]: \"root/sci/dev\" is ignored, the queue is right below \
+                   `root`; set spec.parent and spec.weight instead, Open";
+    check("a path that is flattened", &new, "", ignored);
+    new.spec.parent = "sci".to_owned();
+    check("a path that is so", &new, "", "Open");
 }

@@ -13,7 +13,11 @@ use crate::{
         nodes::{Mode, NodeState, Nodes},
         table::PODS_ID,
     },
-    model::{amounts::quantity, ids::NodeName, node::Effect},
+    model::{
+        amounts::{quantity, rough_quantity},
+        ids::NodeName,
+        node::Effect,
+    },
 };
 
 /// How many nodes with room are named.
@@ -233,7 +237,7 @@ impl Census {
         let need = quantity(name, refused.need);
         match &refused.most_free {
             Some((free, node)) if refused.is_offered => {
-                format!("{name} (need {need}, most free {} on {node})", quantity(name, (*free).max(0)))
+                format!("{name} (need {need}, most free {} on {node})", rough_quantity(name, (*free).max(0)))
             }
             _ => format!("{name} (no such node offers any)"),
         }

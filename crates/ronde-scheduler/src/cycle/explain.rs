@@ -11,7 +11,10 @@ use std::{
 use super::{Cycle, Wait, census::Census, gang::Lacking, ledger::Exceeded, place::Miss, topology::scopes};
 use crate::{
     cluster::{nodes::Mode, view::View},
-    model::{amounts::quantity, group::Topology},
+    model::{
+        amounts::{PODS, quantity, rough_quantity},
+        group::Topology,
+    },
     plan::{Reason, Waiting},
 };
 
@@ -89,7 +92,8 @@ impl Cycle<'_> {
         let part = |(id, amount): (usize, i64)| {
             let name = self.cluster.resources.name(id);
             let free = (nodes.total.get(id) - nodes.used.get(id)).max(0);
-            format!("{} {name} ({} free)", quantity(name, amount), quantity(name, free))
+            let word = if &**name == PODS && amount == 1 { "pod" } else { name };
+            format!("{} {word} ({} free)", quantity(name, amount), rough_quantity(name, free))
         };
         let parts: Vec<String> = row.positive().into_iter().map(part).collect();
         format!("its pods are created when there is room: needs {}", parts.join(", "))

@@ -2,7 +2,7 @@
 //!
 //! Nothing here decides; selectors can tell whether they match, amounts can be added and printed.
 
-pub mod amounts;
+pub use ronde_text::amounts;
 pub mod budget;
 pub mod group;
 pub mod ids;

@@ -145,11 +145,13 @@ fn a_change_must_leave_enough_for_those_below() {
 
 #[test]
 fn some_queues_cannot_be_deleted() {
-    let why = |name: &str| validate_delete(name, &tree()).unwrap_or_default();
+    let why = |name: &str| validate_delete(name, &tree(), &[]).unwrap_or_default();
     assert_eq!(why("default"), "queue `default` is always there");
     assert_eq!(why("root"), "queue `root` is always there");
     assert_eq!(why("dept"), "there are queues below it: `dept-x`");
     assert_eq!(why("dept-x"), "");
+    let used = validate_delete("dept-x", &tree(), &["job ns/lm".to_owned()]);
+    assert_eq!(used.as_deref(), Some("it is not empty: job ns/lm"));
 }
 
 #[test]

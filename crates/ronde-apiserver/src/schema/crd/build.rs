@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 use regex::Regex;
 use serde_json::Value;
 
-use super::{formats, props::Props, text::regex::compile};
+use super::props::Props;
 use crate::schema::{Additional, Checks, Id, ListType, NodeData, Rule, Set, Type};
+use ronde_cel::formats;
+use ronde_cel::text::regex::compile;
 
 /// A schema as nodes, with the patterns in it compiled.
 #[derive(Debug)]

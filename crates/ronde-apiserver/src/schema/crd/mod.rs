@@ -6,13 +6,11 @@
 //! [`crate::kinds::crd`]'s. Nothing here does I/O; messages are those of the real server 1.34.
 
 mod build;
-mod cel;
 mod correlate;
 mod default;
 mod defaults;
 mod embedded;
 mod fieldpath;
-mod formats;
 mod lists;
 mod openapi;
 mod props;
@@ -23,9 +21,12 @@ mod structural;
 
 pub mod shown;
 
-mod text;
 mod validate;
 
+#[cfg(test)]
+mod cel_hostile_tests;
+#[cfg(test)]
+mod cel_tests;
 #[cfg(test)]
 mod tests;
 
@@ -33,9 +34,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use ronde_cel::{Decl, Expression, Wanted, formats};
+
 use self::{
     build::{Built, build},
-    cel::{Decl, Expression, Wanted},
     correlate::Pair,
     props::Props,
     rules::{CompiledRule, Rules},

@@ -5,13 +5,9 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    build::rule,
-    cel::{Decl, Expression, Wanted},
-    fieldpath::resolve,
-    props::Props,
-    shown,
-};
+use ronde_cel::{Decl, Expression, Wanted};
+
+use super::{build::rule, fieldpath::resolve, props::Props, shown};
 use crate::{
     error::{FieldError, FieldErrorKind},
     schema::Rule,

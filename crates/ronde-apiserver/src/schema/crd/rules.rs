@@ -8,10 +8,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{
-    cel::{Answer, Expression, WorkLeft},
-    correlate::{OldItems, Pair, Remembered},
-};
+use ronde_cel::{Answer, Expression, WorkLeft};
+
+use super::correlate::{OldItems, Pair, Remembered};
 use crate::{
     error::{FieldError, FieldErrorKind},
     schema::{Additional, Id, Node, Rule, Type},
@@ -61,7 +60,7 @@ pub(super) fn check_default(
 }
 
 fn run(spot: Spot<'_>, rules: &Rules) -> Broken {
-    let mut runner = Runner { rules, budget: Some(BUDGET), work: WorkLeft::new(), broken: Broken::default() };
+    let mut runner = Runner { rules, budget: Some(BUDGET), work: WorkLeft::default(), broken: Broken::default() };
     runner.value(spot);
     runner.broken
 }

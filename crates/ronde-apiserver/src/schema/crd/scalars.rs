@@ -3,10 +3,9 @@
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::{
-    text::number::shortest,
-    validate::{Findings, Mistake},
-};
+use ronde_cel::text::number::shortest;
+
+use super::validate::{Findings, Mistake};
 use crate::{error::FieldErrorKind, schema::Checks};
 
 /// The largest whole number that a JSON number holds exactly.

@@ -5,7 +5,9 @@
 
 use serde_json::Value;
 
-use super::{props::Props, text::regex};
+use ronde_cel::text::regex;
+
+use super::props::Props;
 use crate::error::FieldError;
 
 /// Where a schema stands.

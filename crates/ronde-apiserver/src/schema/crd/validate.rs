@@ -10,9 +10,11 @@ use std::{
 };
 
 use regex::Regex;
+use ronde_cel::formats;
+use ronde_cel::text::number::shortest;
 use serde_json::{Map, Value};
 
-use super::{build::checked_format, correlate::Pair, formats, scalars, text::number::shortest};
+use super::{build::checked_format, correlate::Pair, scalars};
 use crate::{
     error::{FieldError, FieldErrorKind},
     schema::{Additional, Checks, Id, Node, Type},

@@ -72,6 +72,23 @@ fn a_job_that_waits_too_long_is_given_up() {
 }
 
 #[test]
+fn nothing_is_counted_as_active_when_a_job_has_ended() {
+    let active = |world: &World| {
+        let status = world.status().replica_statuses;
+        (status["Launcher"].active, status["Worker"].active, status["Launcher"].succeeded)
+    };
+    let mut world = three();
+    assert_eq!(active(&world), (1, 3, 0));
+    world.set_phase("j-launcher", "Succeeded", Some(0));
+    world.look();
+    world.live();
+    assert_eq!(active(&world), (0, 0, 1));
+    world.delete_now("j-launcher");
+    world.live();
+    assert_eq!(active(&world), (0, 0, 1), "how it ended stays known");
+}
+
+#[test]
 fn pods_that_stay_follow_the_policy() {
     let rows = [
         ("All", vec!["j-launcher"]),

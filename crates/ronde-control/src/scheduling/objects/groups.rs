@@ -6,18 +6,14 @@ use ronde_api::{
     DequeueStrategy, NetworkTopology, PodGroup, PodGroupCondition, PodGroupConditionType, PodGroupPhase,
     Queue as QueueObject, QueueState as State, SubGroupPolicy, TopologyMode, names,
 };
+use ronde_runtime::pods::resources::{limits, quota_requests};
+use ronde_runtime::{pods::condition, podstatus::node_of};
 use ronde_scheduler::{
     Amounts, CPU, Dequeue, Group, GroupId, LabelSelector, MEMORY, Queue, QueueState, Strictness, SubGroups, Time,
     Topology,
 };
 
-use super::{
-    amounts::{limits, quota_requests},
-    count, pods,
-    selectors::label_selector,
-    time,
-};
-use crate::{pods::condition, podstatus::node_of};
+use super::{count, pods, selectors::label_selector, time};
 
 /// The queue of pods that know nothing of queues. No object can have this name.
 const NO_QUEUE: &str = "(none)";

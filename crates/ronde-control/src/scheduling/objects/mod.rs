@@ -1,6 +1,5 @@
 //! Kubernetes objects in the words of the scheduler. Pure; the only place that knows both.
 
-pub mod amounts;
 pub mod groups;
 pub mod node_groups;
 pub mod nodes;

@@ -6,10 +6,13 @@ use k8s_openapi::api::core::v1::Node as K8sNode;
 use kube::ResourceExt as _;
 use regex::Regex;
 use ronde_api::{HyperNode as HyperNodeObject, HyperNodeMember, HyperNodeMemberSelector, MemberType};
+use ronde_runtime::nodes::is_ready;
+use ronde_runtime::pods::resources::limits;
+use ronde_runtime::{pods::selects, taints};
 use ronde_scheduler::{Effect, HyperNode, Node, Taint};
 
-use super::{amounts::limits, count};
-use crate::{nodelifecycle::plan::is_ready, notices, pods::selects, taints};
+use super::count;
+use crate::notices;
 
 pub fn node(node: &K8sNode) -> Node {
     let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);

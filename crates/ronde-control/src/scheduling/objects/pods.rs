@@ -8,21 +8,21 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::ResourceExt as _;
 use ronde_api::names;
+use ronde_runtime::pods::resources::{is_sidecar, requests};
+use ronde_runtime::{
+    pods::{is_deleted, phase},
+    podstatus::node_of,
+};
 use ronde_scheduler::{
     GroupId, HostPort, Labels, NodeAffinity, Phase, Pod, PodAffinityTerm, PodId, PodSpec, Spread, Toleration, Volumes,
     Weighted,
 };
 
 use super::{
-    amounts::{is_sidecar, requests},
     count,
     nodes::effect,
     selectors::{label_selector, labels, node_selector, node_selector_term, with_own_labels},
     time,
-};
-use crate::{
-    pods::{is_deleted, phase},
-    podstatus::node_of,
 };
 
 /// The scheduler of pods that name none. Its pods need no group.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use ronde_api::{HyperNode, PodGroup, Queue};
+use ronde_runtime::pods::resources::{quota_requests, requests};
 use ronde_scheduler::{Amounts, LabelSelector, NodeSelector, Operator, QueueState, Requirement, Time, Volumes};
 use serde_json::{Value, json};
 
 use super::{
-    amounts::{quota_requests, requests},
     groups::{self, Around, class_of},
     node_groups, nodes,
     pods::{self, Membership, membership},

@@ -11,10 +11,10 @@ use k8s_openapi::api::{
     storage::v1::StorageClass,
 };
 use kube::ResourceExt as _;
+use ronde_runtime::volumes::{capacity, may_take};
 use ronde_scheduler::{NodeSelector, NodeSelectorTerm, Volumes};
 
 use super::selectors::{node_selector, one_of};
-use crate::volumeclaims::claim::{capacity, may_take};
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// The provisioner of classes whose volumes somebody has made by hand.

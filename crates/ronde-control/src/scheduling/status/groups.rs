@@ -14,13 +14,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use ronde_api::{PodGroup, PodGroupCondition, PodGroupConditionType as Kind, PodGroupPhase, PodGroupStatus, names};
-use ronde_scheduler::Waiting;
-
-use crate::{
+use ronde_runtime::{
     pods::{is_deleted, is_finished, phase, time},
     podstatus::node_of,
-    scheduling::state::lacks_pods,
 };
+use ronde_scheduler::Waiting;
+
+use crate::scheduling::state::lacks_pods;
 
 /// The reason that users of Volcano know.
 const READY: &str = "tasks in gang are ready to be scheduled";

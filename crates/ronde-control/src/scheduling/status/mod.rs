@@ -9,7 +9,7 @@ pub mod queues;
 #[cfg(test)]
 mod tests;
 
-use std::{error::Error as _, sync::Arc};
+use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
 use jiff::{SignedDuration, Timestamp};
@@ -19,16 +19,17 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use ronde_api::{PodGroup, PodGroupConditionType as Kind, PodGroupStatus, Queue};
-use ronde_scheduler::GroupId;
-use serde_json::json;
-
-use super::{act, state::State};
-use crate::{
+use ronde_runtime::{
+    causes::Causes,
     pods::act::api,
     podstatus,
     runner::{Ctx, in_time},
     watch::Key,
 };
+use ronde_scheduler::GroupId;
+use serde_json::json;
+
+use super::{act, state::State};
 
 /// How many requests are under way at once.
 const WRITES_MAX: usize = 16;
@@ -138,7 +139,7 @@ async fn carry_out(ctx: &Ctx, write: Write) -> bool {
         // It is gone, or another by now; the watch will tell.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => true,
         Err(error) => {
-            tracing::warn!(%error, cause = error.source().map(tracing::field::display), "cannot write a status");
+            tracing::warn!(error = %Causes(&error), "cannot write a status");
             false
         }
     }
@@ -184,7 +185,7 @@ pub async fn write_queues(ctx: &Ctx, state: &mut State) -> bool {
         match in_time(queues.patch_status(name.as_str(), &params, &patch)).await {
             Ok(written) => ctx.caches.assume(written),
             Err(error) => {
-                tracing::debug!(%error, queue = %name, "cannot write what a queue uses");
+                tracing::debug!(error = %Causes(&error), queue = %name, "cannot write what a queue uses");
                 went_well = false;
             }
         }

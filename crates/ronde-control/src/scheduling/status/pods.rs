@@ -6,10 +6,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::ResourceExt as _;
 use ronde_api::{PodGroup, names};
+use ronde_runtime::{pods::condition, podstatus};
 use ronde_scheduler::Waiting;
 
 use super::groups::is_whole;
-use crate::{pods::condition, podstatus, scheduling::state::PATIENCE};
+use crate::scheduling::state::PATIENCE;
 
 /// What waits is told in the condition `PodScheduled`.
 pub const SCHEDULED: &str = "PodScheduled";

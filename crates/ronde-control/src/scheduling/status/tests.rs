@@ -5,13 +5,13 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use ronde_api::{PodGroup, PodGroupStatus, Queue};
 use ronde_scheduler::{Amounts, Reason, Waiting};
+use ronde_sim::pods::{at, pod};
 use serde_json::{Value, json};
 
 use super::{
     groups::{self, Seen, is_rewording},
     pods, queues,
 };
-use crate::pods::fixtures::{at, pod};
 
 fn group(minimum: i32, phase: &str) -> PodGroup {
     let status = if phase.is_empty() { json!(null) } else { json!({"phase": phase}) };

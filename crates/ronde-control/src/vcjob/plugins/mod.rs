@@ -28,13 +28,13 @@ use kube::ResourceExt as _;
 use ronde_api::{
     Job, TaskSpec,
     flags::{Flags, Kind},
-    names::plugins as name,
+    names::{MANAGED_BY, MANAGER, plugins as name},
     rules::job::MPI_FLAGS,
 };
 use serde::Serialize;
 
 pub use self::ssh::KeySecret;
-use crate::pods::{controller_ref, hash};
+use ronde_runtime::pods::{controller_ref, hash};
 
 /// The place of a pod in its job.
 #[derive(Debug, Clone, Copy)]
@@ -172,6 +172,7 @@ pub fn owned_meta(job: &Job, name: String) -> ObjectMeta {
     ObjectMeta {
         name: Some(name),
         namespace: job.namespace(),
+        labels: Some([(MANAGED_BY.to_owned(), MANAGER.to_owned())].into()),
         owner_references: Some(vec![controller_ref(job)]),
         ..ObjectMeta::default()
     }

@@ -77,7 +77,10 @@ fn counters_stay_right_after_the_end() {
 fn tasks_have_their_own_minimum() {
     let spec = json!({"tasks": [task("a", 1, json!({})), task("b", 1, json!({}))]});
     let world = check("a task fails", spec, "run ok:a-0 fail:b-0=1", "Pending Running Failed");
-    assert_eq!(world.status().state.message, "task b: 0 of 1 pods succeeded, 1 are needed");
+    assert_eq!(
+        world.status().state.message,
+        "task b: 0 of 1 pods succeeded, 1 are needed; pod j-b-0 failed with exit code 1"
+    );
     let least = json!({"minAvailable": 1});
     let spec = json!({"minAvailable": 1, "tasks": [task("a", 2, least.clone()), task("b", 1, least)]});
     check(
@@ -132,7 +135,10 @@ fn n_runs_are_all_there_are() {
     assert_eq!(counters(&world), "succeeded 1, failed 1, retries 3");
     let state = world.status().state;
     assert_eq!(state.reason, "RetryLimitReached");
-    assert_eq!(state.message, "the limit of 3 runs is reached; last: RestartJob: pod j-w-0 failed with exit code 7");
+    assert_eq!(
+        state.message,
+        "failed after 3 runs, the limit of maxRetry; last: RestartJob: pod j-w-0 failed with exit code 7"
+    );
     let mut once = gang_with(policy);
     once["maxRetry"] = json!(1);
     check("one run", once, "run fail:w-0=1", "Pending Running Restarting Failed");

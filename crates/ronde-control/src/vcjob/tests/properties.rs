@@ -5,15 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::ResourceExt as _;
 use proptest::prelude::*;
 use ronde_api::{JobPhase, names};
+use ronde_runtime::pods::{is_deleted, phase};
 use serde_json::json;
 
-use crate::{
-    pods::{is_deleted, phase},
-    vcjob::{
-        fixtures::{World, task},
-        observed::{is_final, is_live},
-        phase as phase_of,
-    },
+use crate::vcjob::{
+    fixtures::{World, task},
+    observed::{is_final, is_live},
+    phase as phase_of,
 };
 
 /// Something that happens to the pod of a number, or to the controller.

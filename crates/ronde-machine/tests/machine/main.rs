@@ -1,0 +1,19 @@
+//! The runner and the controllers of a bare machine against the API server in one process, on simulated time.
+
+#[path = "../workloads/chance.rs"]
+mod chance;
+mod cluster;
+mod elastic;
+mod endpoints;
+mod gangs;
+mod jobs;
+mod kubelet;
+mod nodes;
+mod objects;
+mod operator;
+mod placement;
+mod preemption;
+mod restarts;
+mod runner;
+mod volumes;
+mod watches;

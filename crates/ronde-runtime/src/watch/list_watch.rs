@@ -1,0 +1,167 @@
+//! Follows one kind: lists it, watches it from there, and goes on where a watch has ended.
+//!
+//! Not by kube's watcher, which does nearly the same, for three reasons. It does not tell of which version a list is, so
+//! that what one's own write has put on the cache cannot be told from what has gone meanwhile. It asks for ever from a
+//! version that the server refuses with a status. And it asks again at once when a server ends every watch at once.
+
+use std::{pin::pin, time::Duration};
+
+use futures::StreamExt as _;
+use kube::{
+    Api, Client, Error,
+    api::{ListParams, WatchEvent, WatchParams},
+};
+use parking_lot::RwLock;
+use tokio::{
+    sync::watch,
+    time::{Instant, error::Elapsed, sleep, timeout},
+};
+
+use super::{Cached, Caches, cache::Cache};
+use crate::{causes::Causes, work_queue::backoff};
+
+/// How many objects one answer may bring: a few megabytes.
+const PAGE: u32 = 500;
+/// How long an answer may take to begin; servers themselves give up after as long.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// How long a watch may be silent: the server says every minute how far it is, and ends it after five.
+const SILENCE_MAX: Duration = Duration::from_secs(320);
+/// What has lasted so long went well, even if nothing has happened, and its repetition is no haste.
+const LASTING: Duration = Duration::from_secs(10);
+
+/// Keeps the cache of one kind current, for as long as it is polled; counts up when it has been listed for the first time.
+/// Only objects with these labels, if any are named.
+pub(super) async fn list_watch<K: Cached>(
+    client: Client,
+    caches: Caches,
+    ready: watch::Sender<usize>,
+    labels: &'static str,
+) {
+    let mut list_watch = ListWatch { api: Api::<K>::all(client), labels, caches, version: None, has_heard: false };
+    let mut ready = Some(ready);
+    let mut failures = 0;
+    loop {
+        let begun = Instant::now();
+        let ended = list_watch.go_on().await;
+        if list_watch.version.is_some()
+            && let Some(ready) = ready.take()
+        {
+            ready.send_modify(|count| *count += 1);
+        }
+        if list_watch.has_heard || begun.elapsed() >= LASTING {
+            failures = 0;
+        }
+        if let Err(error) = ended {
+            tracing::warn!(kind = %K::kind(&()), error = %Causes(&error), "a watch is interrupted");
+            failures += 1;
+            sleep(backoff(failures)).await;
+        }
+    }
+}
+
+struct ListWatch<K> {
+    api: Api<K>,
+    /// A selector; empty for all objects.
+    labels: &'static str,
+    caches: Caches,
+    /// Up to where everything is on the cache; none if that is not known.
+    version: Option<String>,
+    /// Whether the last watch has told anything new. A list proves nothing: its version may be refused again.
+    has_heard: bool,
+}
+
+impl<K: Cached> ListWatch<K> {
+    /// Lists, or watches until that ends.
+    async fn go_on(&mut self) -> Result<(), Error> {
+        self.has_heard = false;
+        let Some(version) = self.version.clone() else { return self.list().await };
+        let ended = self.watch(&version).await;
+        if ended.as_ref().is_err_and(is_refusal) {
+            self.version = None;
+        }
+        ended
+    }
+
+    async fn list(&mut self) -> Result<(), Error> {
+        self.cache().write().begin_list();
+        let mut objects = Vec::new();
+        let mut params = ListParams::default().limit(PAGE);
+        params.label_selector = self.selector();
+        let version = loop {
+            let page = timeout(ANSWER_MAX, self.api.list(&params)).await.map_err(too_late)??;
+            objects.extend(page.items.into_iter().map(without_managers));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => break page.metadata.resource_version.filter(|version| !version.is_empty()),
+            }
+        };
+        let version = version.ok_or_else(|| Error::Service("a list has no version".into()))?;
+        let changes = self.cache().write().replace(objects, version.parse().unwrap_or_default());
+        self.caches.tell(changes);
+        self.version = Some(version);
+        Ok(())
+    }
+
+    fn selector(&self) -> Option<String> {
+        Some(self.labels.to_owned()).filter(|labels| !labels.is_empty())
+    }
+
+    async fn watch(&mut self, from: &str) -> Result<(), Error> {
+        let begun = Instant::now();
+        let params = WatchParams { label_selector: self.selector(), ..WatchParams::default() };
+        let mut events = pin!(timeout(ANSWER_MAX, self.api.watch(&params, from)).await.map_err(too_late)??);
+        while let Ok(Some(event)) = timeout(SILENCE_MAX, events.next()).await {
+            match event {
+                // Passed over: from the same version it would be the first again, for ever.
+                Err(error) if is_unreadable(&error) => {
+                    tracing::warn!(kind = %K::kind(&()), error = %Causes(&error), "an object cannot be read");
+                }
+                event => self.hear(event?)?,
+            }
+        }
+        let in_haste = !self.has_heard && begun.elapsed() < LASTING;
+        if in_haste { Err(Error::Service("the server ends it at once".into())) } else { Ok(()) }
+    }
+
+    fn hear(&mut self, event: WatchEvent<K>) -> Result<(), Error> {
+        let (version, change) = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                let object = without_managers(object);
+                (object.meta().resource_version.clone(), self.cache().write().apply(object))
+            }
+            WatchEvent::Deleted(object) => {
+                (object.meta().resource_version.clone(), self.cache().write().remove(&object))
+            }
+            WatchEvent::Bookmark(bookmark) => (Some(bookmark.metadata.resource_version), None),
+            WatchEvent::Error(status) => return Err(Error::Api(status)),
+        };
+        self.caches.tell(change);
+        if version.is_some() && version != self.version {
+            (self.version, self.has_heard) = (version, true);
+        }
+        Ok(())
+    }
+
+    fn cache(&self) -> &RwLock<Cache<K>> {
+        self.caches.cache()
+    }
+}
+
+/// Tells whether the server will not go on from this version, whatever its reason: then only a list helps.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if !matches!(status.code, 429 | 503))
+}
+
+/// Tells whether a line of a watch is none of its kind. kube takes what it cannot read for a status, one without a code.
+fn is_unreadable(error: &Error) -> bool {
+    matches!(error, Error::SerdeError(_)) || matches!(error, Error::Api(status) if status.code == 0)
+}
+
+fn too_late(elapsed: Elapsed) -> Error {
+    Error::Service(elapsed.into())
+}
+
+fn without_managers<K: Cached>(mut object: K) -> K {
+    object.meta_mut().managed_fields = None;
+    object
+}
