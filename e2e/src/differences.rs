@@ -22,8 +22,10 @@ const NOT_THERE: &str = "\
 - **Admission that watches over other objects**: limits of a namespace (`LimitRanger`); quotas
   (stored, not enforced); the finalizers that keep a claim or a volume in use; the taint of new
   nodes (`TaintNodesByCondition`).
-- **RBAC enforcement**: roles and bindings are stored; whoever has a token may do everything.
-- **Impersonation**, **API priority and fairness**, **audit**.
+- **Anonymous access**: without a token only the health checks are answered.
+- **Default roles** of components that one machine does not have (`system:node`,
+  `system:kube-scheduler`, controllers); impersonation with extra fields.
+- **API priority and fairness**, **audit**, and with it the mode `audit` of Pod Security.
 - **Webhooks**, for admission and for conversion between the versions of a custom resource.
 - **Aggregation** of other API servers.
 - **The history of a watch after a restart**: a watch from a version of before gets 410, and the
@@ -39,6 +41,11 @@ const NOT_SHOWN: &str = "\
   with the words of a body that is too large: it is the client that asks for too much. Behind the
   real server etcd refuses a write above 1.5 MiB, whether it came whole or by patches, and the
   client gets 500 with etcd's words.
+- **Pods of others than the administrator** in a namespace without the label
+  `pod-security.kubernetes.io/enforce` are held to `baseline`, and so are the templates of
+  workloads that they write: here a privileged pod is root on the user's own machine. The real
+  server holds nobody to anything there. The versions in labels are shown and not told apart, and
+  nothing is taken easier for pods of Windows or with users of their own.
 
 ";
 

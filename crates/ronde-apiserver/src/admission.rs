@@ -62,6 +62,10 @@ pub trait Admission: Send + Sync {
     /// stand for both.
     fn check(&self, review: &Review<'_>, new: &Value, old: Option<&Value>) -> Option<Verdict>;
 
+    /// Returns the pod templates in an object, which its controller makes pods from; they are held to the level of
+    /// security that its writer's pods are held to.
+    fn pod_templates(&self, resource: &ResourceInfo, object: &Value) -> Vec<Value>;
+
     /// Returns why an object may not be deleted.
     fn check_delete(&self, review: &Review<'_>, old: &Value) -> Option<String>;
 }

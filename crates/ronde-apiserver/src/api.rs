@@ -9,10 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admission::Admission,
-    auth::{Account, Keys, User},
+    auth::{Account, ISSUER, Keys, User},
     error::ApiError,
     kinds::pod_admission::{self, Priority},
+    metrics::Requests,
     nodes::NodeDoor,
+    rbac::{self, Attributes, Policy, Verdict, follow::Followed},
     registry::{Registry, Resource},
     store::{Key, Range, Store},
     verbs::ServiceNetwork,
@@ -40,6 +42,9 @@ struct Inner {
     addresses: Arc<Mutex<()>>,
     /// Where cluster IPs come from.
     service_network: ServiceNetwork,
+    /// Who may do what.
+    policy: Followed,
+    requests: Requests,
     /// None until a node is connected.
     nodes: RwLock<Option<Arc<dyn NodeDoor>>>,
 }
@@ -64,6 +69,8 @@ impl Api {
             registry,
             addresses: Arc::default(),
             service_network,
+            policy: Followed::default(),
+            requests: Requests::default(),
             nodes: RwLock::default(),
         };
         let api = Self(Arc::new(inner));
@@ -104,6 +111,11 @@ impl Api {
         self.0.service_network
     }
 
+    /// How requests were answered, for the metrics.
+    pub fn requests(&self) -> &Requests {
+        &self.0.requests
+    }
+
     pub fn nodes(&self) -> Option<Arc<dyn NodeDoor>> {
         self.0.nodes.read().clone()
     }
@@ -133,12 +145,34 @@ impl Api {
         &self.0.admission
     }
 
+    /// Decides whether a user may do something.
+    pub fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Verdict {
+        self.0.policy.decide(self.store(), user, attributes)
+    }
+
+    /// # Errors
+    /// If the user may not do that.
+    pub fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Result<(), ApiError> {
+        let verdict = self.decide(user, attributes);
+        if verdict.allowed { Ok(()) } else { Err(rbac::forbidden(user, attributes, &verdict.reason)) }
+    }
+
+    /// Asks the roles and bindings that are stored now.
+    pub fn ask_policy<T>(&self, question: impl FnOnce(&Policy) -> T) -> T {
+        self.0.policy.ask(self.store(), question)
+    }
+
     /// Returns who holds a bearer token; none if nobody does.
     pub fn user_of(&self, token: &str) -> Option<User> {
+        self.user_for(token, ISSUER)
+    }
+
+    /// Returns who holds a token that is shown to `audience`: this server or, where it is asked about tokens, another.
+    pub fn user_for(&self, token: &str, audience: &str) -> Option<User> {
         if self.keys().is_admin(token) {
             return Some(User::admin());
         }
-        let account = self.keys().verify(token, self.world().now())?;
+        let account = self.keys().verify(token, audience, self.world().now())?;
         self.is_current(&account).then(|| User::service_account(&account))
     }
 

@@ -1,8 +1,8 @@
 //! Who asks: bearer tokens of the administrator and of service accounts.
 //!
 //! There is one administrator token per data directory. Service-account tokens are JWTs signed with the directory's own
-//! key (ES256), bound to the account's uid, and checked against the store, so that they end with their account. There is
-//! no RBAC on one machine: whoever holds a valid token may do everything.
+//! key (ES256), bound to the account's uid, and checked against the store, so that they end with their account. What
+//! somebody may do is for [`crate::rbac`] to say; the administrator may do everything.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
@@ -56,22 +56,38 @@ pub struct Keys {
 #[error("the key for service-account tokens is damaged")]
 pub struct BadKey;
 
+/// The group whose members may do everything.
+const MASTERS: &str = "system:masters";
+/// The group of everybody who is known.
+pub const AUTHENTICATED: &str = "system:authenticated";
+
 impl User {
     /// The administrator: requests in process, and those with the administrator's token.
     pub fn admin() -> Self {
-        let groups = ["system:masters", "system:authenticated"].map(str::to_owned).to_vec();
-        Self { name: "ronde-admin".into(), uid: String::new(), groups, agent: "unknown".into() }
+        Self::named("ronde-admin", &[MASTERS, AUTHENTICATED])
+    }
+
+    /// Who shows no token, where none is needed.
+    pub fn anonymous() -> Self {
+        Self::named("system:anonymous", &["system:unauthenticated"])
+    }
+
+    /// A user by name, with nothing but these groups.
+    pub fn named(name: &str, groups: &[&str]) -> Self {
+        let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+        Self { name: name.to_owned(), uid: String::new(), groups, agent: "unknown".into() }
+    }
+
+    /// Whether nothing is refused to this user.
+    pub fn is_admin(&self) -> bool {
+        self.groups.iter().any(|group| group == MASTERS)
     }
 
     pub fn service_account(account: &Account) -> Self {
         let Account { namespace, name, uid } = account;
-        let groups = vec![
-            "system:serviceaccounts".into(),
-            format!("system:serviceaccounts:{namespace}"),
-            "system:authenticated".into(),
-        ];
-        let name = format!("system:serviceaccount:{namespace}:{name}");
-        Self { name, uid: uid.clone(), groups, agent: "unknown".into() }
+        let of_namespace = format!("system:serviceaccounts:{namespace}");
+        let groups = ["system:serviceaccounts", &of_namespace, AUTHENTICATED];
+        Self { uid: uid.clone(), ..Self::named(&format!("system:serviceaccount:{namespace}:{name}"), &groups) }
     }
 
     /// Takes the name of the client program from its `User-Agent`.
@@ -140,8 +156,8 @@ impl Keys {
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
-    /// Checks a token of a service account; none if it is not ours, or is out of date.
-    pub fn verify(&self, token: &str, now: Timestamp) -> Option<Account> {
+    /// Checks a token of a service account; none if it is not ours, is out of date, or is meant for somebody else.
+    pub fn verify(&self, token: &str, audience: &str, now: Timestamp) -> Option<Account> {
         let (signed, signature) = token.rsplit_once('.')?;
         let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.signing.public_key().as_ref());
         key.verify(signed.as_bytes(), &URL_SAFE_NO_PAD.decode(signature).ok()?).ok()?;
@@ -155,7 +171,8 @@ impl Keys {
             name: text(&about["serviceaccount"]["name"])?,
             uid: text(&about["serviceaccount"]["uid"])?,
         };
-        in_time.then_some(account)
+        let is_for = claims["aud"].as_array()?.iter().any(|aud| aud == audience);
+        (in_time && is_for).then_some(account)
     }
 }
 
@@ -173,14 +190,17 @@ mod tests {
         let (keys, other) = (keys(), keys());
         let account = Account { namespace: "a".into(), name: "b".into(), uid: "c".into() };
         let at = |second| Timestamp::from_second(second).expect("a time");
-        let claims = Claims { account: &account, audiences: &[], issued: at(1000), expires: at(2000), id: "x".into() };
+        let audiences = ["here".to_owned()];
+        let claims =
+            Claims { account: &account, audiences: &audiences, issued: at(1000), expires: at(2000), id: "x".into() };
         let token = keys.sign(&claims).expect("randomness");
-        assert_eq!(keys.verify(&token, at(1500)), Some(account));
-        assert_eq!(keys.verify(&token, at(2000)), None, "expired");
-        assert_eq!(keys.verify(&token, at(0)), None, "not yet");
-        assert_eq!(other.verify(&token, at(1500)), None, "another key");
+        assert_eq!(keys.verify(&token, "here", at(1500)), Some(account));
+        assert_eq!(keys.verify(&token, "there", at(1500)), None, "for somebody else");
+        assert_eq!(keys.verify(&token, "here", at(2000)), None, "expired");
+        assert_eq!(keys.verify(&token, "here", at(0)), None, "not yet");
+        assert_eq!(other.verify(&token, "here", at(1500)), None, "another key");
         for garbage in ["", ".", "..", "a.b.c", &token[1..], &format!("{token}x")] {
-            assert_eq!(keys.verify(garbage, at(1500)), None, "{garbage}");
+            assert_eq!(keys.verify(garbage, "here", at(1500)), None, "{garbage}");
         }
     }
 

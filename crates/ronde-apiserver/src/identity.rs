@@ -17,8 +17,19 @@ use rcgen::{
     SanType,
 };
 use ring::rand::{SecureRandom as _, SystemRandom};
+use serde_json::json;
 
 use crate::auth::Keys;
+
+/// The administrator's token once more, in the form that clients take from a credential plugin.
+pub const ADMIN_CREDENTIAL: &str = "admin.credential";
+const CA_KEY: &str = "ca.key";
+const CA_CERTIFICATE: &str = "ca.crt";
+const ADMIN_TOKEN: &str = "admin.token";
+const TOKENS_KEY: &str = "tokens.key";
+
+/// The files that clients and tokens depend on: with them another data directory is the same cluster.
+pub const IDENTITY_FILES: [&str; 4] = [CA_KEY, CA_CERTIFICATE, ADMIN_TOKEN, TOKENS_KEY];
 
 /// Why the papers could not be read or made.
 #[derive(Debug, thiserror::Error)]
@@ -50,18 +61,19 @@ impl Identity {
     /// # Errors
     /// If a file cannot be read or written, or is not what we wrote.
     pub fn open(directory: &Path, addresses: &[IpAddr]) -> Result<Self, IdentityError> {
-        let ca_key = keep(&directory.join("ca.key"), || {
+        let ca_key = keep(&directory.join(CA_KEY), || {
             Ok(KeyPair::generate().map_err(IdentityError::Certificate)?.serialize_pem())
         })?;
-        let ca_key = KeyPair::from_pem(&ca_key).map_err(|_| IdentityError::Damaged(directory.join("ca.key")))?;
-        let ca_pem = keep(&directory.join("ca.crt"), || {
+        let ca_key = KeyPair::from_pem(&ca_key).map_err(|_| IdentityError::Damaged(directory.join(CA_KEY)))?;
+        let ca_pem = keep(&directory.join(CA_CERTIFICATE), || {
             Ok(ca_params().self_signed(&ca_key).map_err(IdentityError::Certificate)?.pem())
         })?;
-        let token = keep(&directory.join("admin.token"), new_token)?;
-        let signing = keep(&directory.join("tokens.key"), || {
+        let token = keep(&directory.join(ADMIN_TOKEN), new_token)?;
+        write_private(&directory.join(ADMIN_CREDENTIAL), &credential(token.trim()))?;
+        let signing = keep(&directory.join(TOKENS_KEY), || {
             Ok(URL_SAFE_NO_PAD.encode(Keys::generate().map_err(|_| IdentityError::Randomness)?))
         })?;
-        let damaged = || IdentityError::Damaged(directory.join("tokens.key"));
+        let damaged = || IdentityError::Damaged(directory.join(TOKENS_KEY));
         let signing = URL_SAFE_NO_PAD.decode(signing.trim()).map_err(|_| damaged())?;
         let keys = Keys::new(token.trim().to_owned(), &signing).map_err(|_| damaged())?;
         Ok(Self { tls: Arc::new(tls(&ca_key, addresses)?), ca_pem, keys })
@@ -76,7 +88,12 @@ fn keep(path: &Path, make: impl FnOnce() -> Result<String, IdentityError>) -> Re
         Err(source) => return Err(IdentityError::Read { path: path.to_owned(), source }),
     }
     let text = make()?;
-    // Written beside and renamed: a crash leaves the whole file or none.
+    write_private(path, &text)?;
+    Ok(text)
+}
+
+/// Writes a file that is readable for us alone: beside and renamed, so that a crash leaves the whole file or none.
+fn write_private(path: &Path, text: &str) -> Result<(), IdentityError> {
     let beside = path.with_extension("new");
     let write = || -> std::io::Result<()> {
         let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
@@ -84,8 +101,15 @@ fn keep(path: &Path, make: impl FnOnce() -> Result<String, IdentityError>) -> Re
         file.sync_all()?;
         fs_err::rename(&beside, path)
     };
-    write().map_err(|source| IdentityError::Write { path: path.to_owned(), source })?;
-    Ok(text)
+    write().map_err(|source| IdentityError::Write { path: path.to_owned(), source })
+}
+
+/// A token as a credential plugin prints it.
+fn credential(token: &str) -> String {
+    let credential = json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token},
+    });
+    credential.to_string()
 }
 
 fn new_token() -> Result<String, IdentityError> {

@@ -5,10 +5,20 @@
 //! through `kube::Client`, with no socket in between. [`Server`] puts it on the network, with TLS and tokens.
 //!
 //! It knows no controller and starts no process.
+//!
+//! Inside, from the outside in: `serve.rs` (TLS, tokens) and `http/` (paths, parameters, forms of answers;
+//! `authorize.rs` and `impersonate.rs` ask whether they may) know HTTP; `verbs/` are get, list, watch, create,
+//! update, patch and delete without it; every write goes decode → conform → default → track owners → prepare → admit
+//! → validate → commit. `registry/` says what is served and hides whether a kind is built in (`kinds/`) or custom
+//! (`schema/crd/`). `decode/`, `selector/`, `patch/`, `schema/`, `table/`, `openapi/`, `discovery.rs`, `kinds/`,
+//! `pod_security/` and `rbac/` are pure (of the last, `follow.rs` and `aggregate.rs` are not: they read and write the
+//! store). `store/` is the only state; `backup.rs` is its form as a file, `metrics.rs` what `/metrics` says. `gc/`,
+//! `namespaces.rs` and `crds.rs` are the loops that a cluster cannot do without; `gc/graph.rs` decides for the first.
 
 pub mod admission;
 mod api;
 pub mod auth;
+pub mod backup;
 mod crds;
 pub mod decode;
 pub mod discovery;
@@ -18,10 +28,13 @@ mod http;
 mod identity;
 pub mod jsonpath;
 mod kinds;
+mod metrics;
 mod namespaces;
 pub mod nodes;
 mod openapi;
 pub mod patch;
+mod pod_security;
+mod rbac;
 mod registry;
 pub mod schema;
 pub mod selector;
@@ -32,10 +45,14 @@ pub mod table;
 mod verbs;
 pub mod world;
 
+/// The file in the data directory that the objects are kept in.
+pub const STORE_FILE: &str = "store.redb";
+
 pub use ronde_text::{names, quantity};
 
 pub use self::{
-    identity::IdentityError,
+    http::BACKUP_PATH,
+    identity::{IDENTITY_FILES, IdentityError},
     server::{Apiserver, OpenError, Options, Server},
     verbs::ServiceNetwork,
 };

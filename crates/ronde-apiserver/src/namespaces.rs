@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     api::Api,
     error::{ApiError, Subject},
+    rbac,
     store::{Key, Object, Range},
     verbs::{
         Call,
@@ -51,7 +52,7 @@ const CLASSES: [(&str, i64, &str); 2] = [
     ("system-node-critical", 2_000_001_000, "For pods that their node needs."),
 ];
 
-/// Makes sure that the namespaces and priority classes of every cluster exist.
+/// Makes sure that the namespaces, priority classes, roles and bindings of every cluster exist.
 ///
 /// # Errors
 /// If the store refuses.
@@ -66,7 +67,9 @@ pub async fn ensure_present(api: &Api) -> Result<(), ApiError> {
         });
         ensure(api, "", class).await?;
     }
-    Ok(())
+    // Together: they share a write to the disk.
+    let rights = rbac::bootstrap::objects().into_iter().map(|object| ensure(api, "", object));
+    futures::future::try_join_all(rights).await.map(drop)
 }
 
 /// Empties and removes namespaces that are being deleted, until the server stops.

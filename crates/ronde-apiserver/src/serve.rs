@@ -36,6 +36,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     api::Api,
+    auth::User,
     error::ApiError,
     http::{discard, is_public, reply},
 };
@@ -128,28 +129,21 @@ async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    if is_public(request.uri().path()) {
-        return next.run(request).await;
-    }
-    let token = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let user = token.and_then(|value| value.strip_prefix("Bearer ")).and_then(|token| api.user_of(token.trim()));
-    let impersonates = request.headers().keys().any(|name| name.as_str().starts_with("impersonate-"));
-    match user {
-        Some(_) if impersonates => {
-            discard(request.into_body()).await;
-            reply::error(&ApiError::new(403, "Forbidden", "impersonation is not supported on one machine"))
-        }
-        Some(user) => {
-            request.extensions_mut().insert(user);
-            next.run(request).await
-        }
-        None => {
-            discard(request.into_body()).await;
-            let mut answer = reply::error(&ApiError::new(401, "Unauthorized", "Unauthorized"));
-            answer.headers_mut().insert(header::WWW_AUTHENTICATE, http::HeaderValue::from_static("Bearer"));
-            answer
-        }
-    }
+    let user = if is_public(request.uri().path()) { Some(User::anonymous()) } else { holder(&api, &request) };
+    let Some(user) = user else {
+        discard(request.into_body()).await;
+        let mut answer = reply::error(&ApiError::new(401, "Unauthorized", "Unauthorized"));
+        answer.headers_mut().insert(header::WWW_AUTHENTICATE, http::HeaderValue::from_static("Bearer"));
+        return answer;
+    };
+    request.extensions_mut().insert(user);
+    next.run(request).await
+}
+
+/// Returns who holds the token of a request.
+fn holder(api: &Api, request: &Request) -> Option<User> {
+    let token = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")?;
+    api.user_of(token.trim())
 }
 
 /// Says whether a connection waits for its client as long as it takes; found in the extensions of its requests.

@@ -1,6 +1,10 @@
 //! Starts and stops the API server, in process or on the network.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use axum::Router;
 use tokio::net::TcpListener;
@@ -13,10 +17,10 @@ use crate::{
     crds,
     error::ApiError,
     gc, http,
-    identity::{Identity, IdentityError},
+    identity::{ADMIN_CREDENTIAL, Identity, IdentityError},
     namespaces,
     nodes::NodeDoor,
-    serve,
+    rbac, serve,
     store::{self, Store},
     verbs::ServiceNetwork,
     world::World,
@@ -60,6 +64,7 @@ pub struct Server {
     listener: TcpListener,
     endpoint: SocketAddr,
     tls: Arc<rustls::ServerConfig>,
+    admin_credential: PathBuf,
 }
 
 impl Apiserver {
@@ -73,6 +78,7 @@ impl Apiserver {
         loops.spawn(namespaces::run(api.clone()));
         loops.spawn(crds::run(api.clone()));
         loops.spawn(gc::run(api.clone()));
+        loops.spawn(rbac::aggregate::run(api.clone()));
         loops.close();
         Ok(Self { router: http::router(api.clone()), api, loops })
     }
@@ -128,11 +134,12 @@ impl Server {
         let endpoint = listener.local_addr().map_err(listening)?;
         let names = [endpoint.ip(), options.service_network.api().into()];
         let identity = Identity::open(&options.data_dir, &names).map_err(OpenError::Identity)?;
-        let store = Store::open(&options.data_dir.join("store.redb")).map_err(OpenError::Store)?;
+        let store = Store::open(&options.data_dir.join(crate::STORE_FILE)).map_err(OpenError::Store)?;
         let (admission, network) = (options.admission, options.service_network);
         let api = Api::new(store, World::real(), identity.keys, Some(identity.ca_pem), admission, network);
         let inner = Apiserver::start(api).await?;
-        Ok(Self { inner, listener, endpoint, tls: identity.tls })
+        let admin_credential = options.data_dir.join(ADMIN_CREDENTIAL);
+        Ok(Self { inner, listener, endpoint, tls: identity.tls, admin_credential })
     }
 
     pub fn endpoint(&self) -> SocketAddr {
@@ -146,6 +153,11 @@ impl Server {
 
     pub fn admin_token(&self) -> &str {
         self.inner.api.keys().admin_token()
+    }
+
+    /// Returns the file with the administrator's token as clients take it from a credential plugin.
+    pub fn admin_credential(&self) -> &Path {
+        &self.admin_credential
     }
 
     pub fn router(&self) -> Router {

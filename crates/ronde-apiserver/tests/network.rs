@@ -49,7 +49,7 @@ async fn a_service_account_token_is_good_as_long_as_its_account() -> anyhow::Res
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_on_disk_are_ours_alone() -> anyhow::Result<()> {
     let server = Running::start().await?;
-    for name in ["admin.token", "ca.key", "tokens.key"] {
+    for name in ["admin.credential", "admin.token", "ca.key", "tokens.key"] {
         let mode = fs_err::metadata(server.folder.path().join(name))?.permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }

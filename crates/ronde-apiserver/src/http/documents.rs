@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     api::Api,
+    backup,
     discovery::{self, ResourceInfo},
+    error::ApiError,
+    metrics,
     openapi::{self, Described, Document, v2},
     registry::{Registry, Resource},
     verbs::review,
@@ -25,10 +28,10 @@ const VERSION: (&str, &str, &str) = ("1", "34", "v1.34.4+ronde");
 /// answer at all has passed the others.
 const CHECKS: [&str; 3] = ["ping", "log", STORE_CHECK];
 const STORE_CHECK: &str = "etcd";
-const STORE_FAILED: &str = "cannot write to the store, start the server again";
+const STORE_FAILED: &str = "cannot write to the store";
 
 pub async fn healthy(State(api): State<Api>) -> Reply {
-    if api.store().is_writable() {
+    if api.store().is_writable().await {
         return plain(StatusCode::OK, "ok");
     }
     let line = |check: &str| match check {
@@ -42,7 +45,7 @@ pub async fn healthy(State(api): State<Api>) -> Reply {
 /// One of the checks that make up the health of the server, by name.
 pub async fn health_check(State(api): State<Api>, Path(check): Path<String>) -> Reply {
     match check.as_str() {
-        STORE_CHECK if !api.store().is_writable() => {
+        STORE_CHECK if !api.store().is_writable().await => {
             plain(StatusCode::INTERNAL_SERVER_ERROR, &format!("internal server error: {STORE_FAILED}\n"))
         }
         check if CHECKS.contains(&check) => plain(StatusCode::OK, "ok"),
@@ -72,18 +75,28 @@ fn go_architecture() -> &'static str {
 }
 
 pub async fn metrics(State(api): State<Api>) -> Reply {
-    let mut text = String::from(
-        "# HELP ronde_apiserver_objects The number of stored objects.\n# TYPE ronde_apiserver_objects gauge\n",
-    );
-    for (collection, count) in api.store().counts() {
-        text.push_str(&format!("ronde_apiserver_objects{{resource=\"{collection}\"}} {count}\n"));
-    }
-    text.push_str(&format!(
-        "# HELP ronde_apiserver_revision The newest revision of the store.\n# TYPE ronde_apiserver_revision counter\n\
-         ronde_apiserver_revision {}\n",
-        api.store().revision()
-    ));
+    let text = metrics::render(api.store(), api.requests()).await;
     reply::with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into_bytes())
+}
+
+/// All objects at one revision, secrets too, as lines of a backup.
+pub async fn backup(State(api): State<Api>, request: Request) -> Reply {
+    if *request.method() != Method::GET {
+        return reply::error(&no_such_method());
+    }
+    let user = Asked::without_body(request.into_parts().0).user;
+    if !user.is_admin() {
+        let message = format!("User \"{}\" cannot get path \"{}\"", user.name, super::BACKUP_PATH);
+        return reply::error(&ApiError::new(403, "Forbidden", &message));
+    }
+    let lines = backup::lines(api.store().snapshot()).map(|mut line| {
+        line.push(b'\n');
+        Ok::<_, std::convert::Infallible>(line)
+    });
+    let body = axum::body::Body::from_stream(futures::stream::iter(lines));
+    let mut answer = Reply::new(body);
+    answer.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/x-ndjson"));
+    answer
 }
 
 pub async fn api(State(api): State<Api>, request: Request) -> Reply {
@@ -217,11 +230,16 @@ fn openapi_document(document: Document) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{auth::Keys, store::power_loss, verbs::ServiceNetwork, world::World};
+    use crate::{
+        auth::{Account, Keys, User},
+        store::{Store, power_loss},
+        verbs::ServiceNetwork,
+        world::World,
+    };
 
     #[tokio::test]
     async fn who_cannot_write_is_not_healthy() -> anyhow::Result<()> {
-        let store = power_loss::store_after_a_failure().await?;
+        let (store, mend) = power_loss::store_on_a_failed_disk().await?;
         let keys = Keys::new("token".to_owned(), &Keys::generate().map_err(|_| anyhow::anyhow!("no keys"))?)
             .map_err(|_| anyhow::anyhow!("no keys"))?;
         let api = Api::new(store, World::real(), keys, None, Vec::new(), ServiceNetwork::default());
@@ -230,6 +248,23 @@ mod tests {
         assert_eq!(status("etcd").await, StatusCode::INTERNAL_SERVER_ERROR);
         assert_eq!(status("ping").await, StatusCode::OK);
         assert_eq!(status("nonsense").await, StatusCode::NOT_FOUND);
+        mend();
+        assert_eq!(status("etcd").await, StatusCode::OK);
+        assert_eq!(healthy(State(api.clone())).await.status(), StatusCode::OK);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn only_the_administrator_gets_a_backup() -> anyhow::Result<()> {
+        let keys = Keys::new("token".to_owned(), &Keys::generate()?)?;
+        let api = Api::new(Store::in_memory()?, World::real(), keys, None, Vec::new(), ServiceNetwork::default());
+        let ask = async |user: User| {
+            let request = Request::get("/").extension(user).body(axum::body::Body::empty()).expect("a request");
+            backup(State(api.clone()), request).await.status()
+        };
+        let account = Account { namespace: "default".into(), name: "default".into(), uid: "u".into() };
+        assert_eq!(ask(User::admin()).await, StatusCode::OK);
+        assert_eq!(ask(User::service_account(&account)).await, StatusCode::FORBIDDEN);
         Ok(())
     }
 }

@@ -1,9 +1,11 @@
 //! HTTP in front of the verbs: which path and method is what, and what an answer looks like.
 //!
 //! One router for everyone. In process it is called directly and trusted; over the network [`crate::serve`] puts TLS
-//! and the check of tokens in front, and leaves the [`User`] in the request.
+//! and the check of tokens in front, and leaves the [`User`] in the request. [`authorize`] is before every route.
 
+pub mod authorize;
 pub mod documents;
+mod impersonate;
 pub mod negotiate;
 pub mod query;
 pub mod reply;
@@ -26,11 +28,15 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 const REFUSED_BYTES_MAX: usize = 64 << 20;
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Where `ronde backup` gets the objects from; for the administrator alone.
+pub const BACKUP_PATH: &str = "/ronde/backup";
+
 /// Returns the router of the whole API.
 pub fn router(api: Api) -> Router {
     Router::new()
         .route("/version", any(documents::version))
         .route("/metrics", any(documents::metrics))
+        .route(BACKUP_PATH, any(documents::backup))
         .route("/healthz", any(documents::healthy))
         .route("/healthz/{*check}", any(documents::health_check))
         .route("/livez", any(documents::healthy))
@@ -46,6 +52,7 @@ pub fn router(api: Api) -> Router {
         .route("/openapi/v3", any(documents::openapi_v3_index))
         .route("/openapi/v3/{*path}", any(documents::openapi_v3))
         .fallback(resources::handle)
+        .layer(axum::middleware::from_fn_with_state(api.clone(), authorize::authorize))
         .with_state(api)
 }
 
@@ -84,7 +91,7 @@ impl Asked {
 
     pub fn without_body(parts: Parts) -> Self {
         let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let user = parts.extensions.get::<User>().cloned().unwrap_or_else(User::admin).with_agent(agent);
+        let user = parts.extensions.get::<User>().cloned().unwrap_or_else(User::anonymous).with_agent(agent);
         Self { user, query: query::Query::parse(parts.uri.query()), body: Bytes::new(), headers: parts.headers }
     }
 

@@ -23,11 +23,18 @@ use crate::{
     verbs::{Call, Shown, body::decode_as, delete::DeleteOptions, filter::Filter, list, meta, review, watch},
 };
 
-/// Answers every request that is not for a document.
+/// Answers every request that is not for a document, and counts it.
 pub async fn handle(State(api): State<Api>, request: Request) -> Reply {
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let method = request.method().clone();
+    let answer = answer(api.clone(), &method, request).await;
+    api.requests().count(&method, answer.status());
+    answer
+}
+
+async fn answer(api: Api, method: &Method, request: Request) -> Reply {
+    let path = request.uri().path().to_owned();
     let Some(target) = Target::parse(&path) else { return page_not_found() };
-    if method == Method::HEAD {
+    if *method == Method::HEAD {
         return reply::error(&no_such_method());
     }
     if !api.registry().has_group(&target.group) && !review::has_group(&target.group) {
@@ -42,10 +49,10 @@ pub async fn handle(State(api): State<Api>, request: Request) -> Reply {
     }
     let deprecation = resource.and_then(|resource| resource.deprecation()).map(str::to_owned);
     let answer = if nodes::is_for_node(&target) {
-        ask_node(api, &method, target, request).await
+        ask_node(api, method, target, request).await
     } else {
         match Asked::read(request).await {
-            Ok(asked) => dispatch(api, &method, target, &asked).await,
+            Ok(asked) => dispatch(api, method, target, &asked).await,
             Err(error) => Err(error),
         }
     };
@@ -62,7 +69,7 @@ async fn dispatch(api: Api, method: &Method, target: Target, asked: &Asked) -> R
         if method != Method::POST || !target.name.is_empty() {
             return Err(no_such_method());
         }
-        let answer = review::answer(&api, kind, &asked.user, asked.content_type(), &asked.body)?;
+        let answer = review::answer(&api, kind, &target, asked)?;
         return Ok(reply::json_bytes(StatusCode::CREATED, answer.to_string().into_bytes()));
     }
     let call = find(api, target, asked)?;

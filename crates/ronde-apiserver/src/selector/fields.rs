@@ -41,6 +41,11 @@ impl FieldSelector {
     pub fn terms(&self) -> &[FieldTerm] {
         &self.terms
     }
+
+    /// Returns the only value that a field may have.
+    pub fn exact(&self, path: &str) -> Option<&str> {
+        self.terms.iter().find(|term| term.equal && term.path == path).map(|term| term.value.as_str())
+    }
 }
 
 impl FieldTerm {

@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::{
     State,
-    disk::Disk,
+    disk::{Disk, Row},
     history::EventKind,
     object::{Draft, Key, Object, Revision},
 };
@@ -55,6 +55,8 @@ pub enum CommitError {
     Missing,
     #[error("the object has changed")]
     Changed,
+    #[error("the disk is full")]
+    Full,
     #[error("cannot write to the store")]
     Disk(#[source] Arc<redb::Error>),
     #[error("the store is closing or has failed")]
@@ -68,11 +70,17 @@ pub(super) struct Committer {
     queue: Mutex<Queue>,
     /// Whether the last batch could not be made durable.
     failed: AtomicBool,
+    /// What the last batch was about, if it failed: the file may have it or not. Touched by the leader only.
+    doubtful: Mutex<Vec<Key>>,
+    /// How many batches were made durable.
+    transactions: AtomicU64,
 }
 
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Request>,
+    /// Who wants to know whether the disk can be written to.
+    probes: Vec<oneshot::Sender<()>>,
     led: bool,
 }
 
@@ -83,39 +91,68 @@ struct Request {
 
 impl Committer {
     pub(super) fn new(disk: Disk, state: Arc<RwLock<State>>) -> Self {
-        Self { disk, state, queue: Mutex::default(), failed: AtomicBool::new(false) }
+        let (failed, transactions) = (AtomicBool::new(false), AtomicU64::new(0));
+        Self { disk, state, queue: Mutex::default(), failed, doubtful: Mutex::default(), transactions }
     }
 
-    pub(super) fn is_writable(&self) -> bool {
+    /// Whether writes can be made durable. After a failure this tries to.
+    pub(super) async fn is_writable(self: Arc<Self>) -> bool {
+        if !self.failed.load(Ordering::Relaxed) {
+            return true;
+        }
+        let (answer, answered) = oneshot::channel();
+        let committer = self.clone();
+        committer.ask(|queue| queue.probes.push(answer));
+        let _ = answered.await;
         !self.failed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn transactions(&self) -> u64 {
+        self.transactions.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn file_bytes(&self) -> Option<u64> {
+        self.disk.file_bytes()
     }
 
     pub(super) async fn commit(self: Arc<Self>, change: Change) -> Result<Written, CommitError> {
         let (answer, answered) = oneshot::channel();
+        self.ask(|queue| queue.waiting.push(Request { change, answer }));
+        answered.await.unwrap_or(Err(CommitError::Closing))
+    }
+
+    /// Puts something into the queue, and sees to it that somebody works on it.
+    fn ask(self: Arc<Self>, put: impl FnOnce(&mut Queue)) {
         let leads = {
             let mut queue = self.queue.lock();
-            queue.waiting.push(Request { change, answer });
+            put(&mut queue);
             !std::mem::replace(&mut queue.led, true)
         };
         if leads {
             tokio::task::spawn_blocking(move || self.lead());
         }
-        answered.await.unwrap_or(Err(CommitError::Closing))
     }
 
     /// Writes batches until nothing waits.
     fn lead(&self) {
         let _guard = Leading(self);
         loop {
-            let batch = {
+            let (batch, probes) = {
                 let mut queue = self.queue.lock();
                 let count = queue.waiting.len().min(BATCH_MAX);
-                if count == 0 {
+                if count == 0 && queue.probes.is_empty() {
                     queue.led = false;
                     return;
                 }
-                queue.waiting.drain(..count).collect::<Vec<_>>()
+                (queue.waiting.drain(..count).collect::<Vec<_>>(), std::mem::take(&mut queue.probes))
             };
+            if !probes.is_empty() {
+                let revision = self.state.read().revision;
+                self.note(&self.make_durable(&[], revision));
+            }
+            for answer in probes {
+                let _ = answer.send(());
+            }
             self.write_batch(batch);
         }
     }
@@ -123,9 +160,13 @@ impl Committer {
     fn write_batch(&self, batch: Vec<Request>) {
         // 1. Check every change and give it its revision.
         let mut plan = Plan::new(&self.state);
+        let is_full = self.disk.is_full();
         let mut accepted = Vec::with_capacity(batch.len());
         for Request { change, answer } in batch {
-            match plan.accept(change) {
+            // On a full disk everything that is there can be changed and removed, and nothing is added.
+            let is_refused = is_full && change.expect == Expect::Absent;
+            let planned = if is_refused { Err(CommitError::Full) } else { plan.accept(change) };
+            match planned {
                 Ok(write) => accepted.push((write, answer)),
                 Err(error) => drop(answer.send(Err(error))),
             }
@@ -135,16 +176,16 @@ impl Committer {
         }
         // 2. Make them durable.
         let rows: Vec<_> = accepted.iter().map(|(write, _)| write.row()).collect();
-        let durable = self.disk.write(&rows, plan.revision);
-        self.failed.store(durable.is_err(), Ordering::Relaxed);
+        let durable = self.make_durable(&rows, plan.revision);
+        self.note(&durable);
         if let Err(error) = durable {
             let error = Arc::new(error);
-            tracing::error!(error = %error, "the store refuses to write");
             for (_, answer) in accepted {
                 let _ = answer.send(Err(CommitError::Disk(error.clone())));
             }
             return;
         }
+        self.transactions.fetch_add(1, Ordering::Relaxed);
         // 3. Make them visible, then answer.
         let mut state = self.state.write();
         for (write, _) in &accepted {
@@ -161,6 +202,35 @@ impl Committer {
     }
 }
 
+impl Committer {
+    /// Writes rows. What a failed write may have left in the file is put right before.
+    fn make_durable(&self, rows: &[Row<'_>], revision: Revision) -> Result<(), redb::Error> {
+        let mut doubtful = self.doubtful.lock();
+        if !doubtful.is_empty() {
+            let state = self.state.read();
+            let as_it_is: Vec<Row<'_>> =
+                doubtful.iter().map(|key| (key, state.get(key).map(|object| &**object.raw()))).collect();
+            self.disk.write(&as_it_is, state.revision)?;
+        }
+        doubtful.clear();
+        let written = self.disk.write(rows, revision);
+        if written.is_err() {
+            doubtful.extend(rows.iter().map(|(key, _)| (*key).clone()));
+        }
+        written
+    }
+
+    /// Notes whether the disk can be written to, and says when that changes.
+    fn note(&self, durable: &Result<(), redb::Error>) {
+        let had_failed = self.failed.swap(durable.is_err(), Ordering::Relaxed);
+        match durable {
+            Err(error) => tracing::error!(%error, "cannot write to the store"),
+            Ok(()) if had_failed => tracing::info!("the store can be written to again"),
+            Ok(()) => {}
+        }
+    }
+}
+
 /// Held by the leader: if it panics, those who wait are answered, and the next writer leads.
 struct Leading<'a>(&'a Committer);
 
@@ -171,6 +241,7 @@ impl Drop for Leading<'_> {
             let mut queue = self.0.queue.lock();
             queue.led = false;
             queue.waiting.clear();
+            queue.probes.clear();
         }
     }
 }

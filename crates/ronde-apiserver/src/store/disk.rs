@@ -1,15 +1,26 @@
 //! The file behind the store: one redb table of objects, one of facts about the store itself.
 //!
-//! [`Disk::write`] is the only write and it is atomic and synced: either all changes of a batch are in the file when it
-//! returns, or none is. Only current objects are kept, so the file does not grow with the number of updates.
+//! [`Disk::write`] is the only write and it is atomic and synced: all changes of a batch are in the file when it returns
+//! well. When it fails, redb does not trust the file any more: the next write opens it anew. Only current objects are
+//! kept, so the file does not grow with the number of updates.
 
-use std::{fs::File, io, os::unix::fs::OpenOptionsExt as _, path::Path};
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::Path,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use fs_err as fs;
-use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use parking_lot::Mutex;
+use redb::{Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
-use super::object::{Damaged, Key, Object, Place, Revision};
+use super::{
+    file::{Reserve, ReservedFile},
+    object::{Damaged, Key, Object, Place, Revision},
+};
 
 /// (collection, namespace, name) → the stored form.
 const OBJECTS: TableDefinition<'_, (&str, &str, &str), &[u8]> = TableDefinition::new("objects");
@@ -31,6 +42,8 @@ pub enum OpenError {
     Open { path: String, source: redb::DatabaseError },
     #[error("cannot read the store")]
     Read(#[source] redb::Error),
+    #[error("cannot write the store")]
+    Write(#[source] redb::Error),
     #[error("the store has layout {0}, which is newer than this program's {FORMAT_VERSION}")]
     Newer(u64),
     #[error("the store is damaged")]
@@ -38,7 +51,13 @@ pub enum OpenError {
 }
 
 pub(super) struct Disk {
-    database: Database,
+    /// Nothing after a failed write, until the next one.
+    database: Mutex<Option<Database>>,
+    open: Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>,
+    /// Nothing if there is no file.
+    reserve: Option<Arc<Reserve>>,
+    /// The file itself, to see whether it still has a name; none in memory.
+    file: Option<File>,
 }
 
 /// One row to change; no bytes means remove.
@@ -49,33 +68,49 @@ impl Disk {
         if !path.exists() {
             Self::make(path)?;
         }
-        Self::open_file(path, false)
+        let reserve = Arc::new(Reserve::beside(path));
+        reserve.replenish();
+        let (store, kept) = (path.to_owned(), reserve.clone());
+        let open = move || open_file(&store, false, kept.clone());
+        let disk = Self::opened_by(open).map_err(|source| unopened(path, source))?;
+        let file = fs::File::open(path).map(fs::File::into_file).map_err(|source| unopened(path, source.into()))?;
+        Ok(Self { reserve: Some(reserve), file: Some(file), ..disk })
     }
 
     /// Makes an empty store. It gets its name when it is whole: killed before, it is made anew the next time.
     fn make(path: &Path) -> Result<(), OpenError> {
         let unfinished = path.with_extension("unfinished");
-        Self::open_file(&unfinished, true)?.prepare()?;
+        let (place, reserve) = (unfinished.clone(), Arc::new(Reserve::beside(path)));
+        let open = move || open_file(&place, true, reserve.clone());
+        Self::opened_by(open).map_err(|source| unopened(path, source))?.prepare()?;
         let named = fs::rename(&unfinished, path).and_then(|()| sync_folder(path));
         named.map_err(|source| unopened(path, source.into()))
     }
 
-    fn open_file(path: &Path, afresh: bool) -> Result<Self, OpenError> {
-        // It holds secrets, so it is ours alone from the first byte on.
-        let mut options = File::options();
-        options.read(true).write(true).create(afresh).truncate(afresh).mode(0o600);
-        let file = options.open(path).map_err(|source| unopened(path, source.into()))?;
-        let opened = Database::builder().set_cache_size(CACHE_BYTES).create_file(file);
-        Ok(Self { database: opened.map_err(|source| unopened(path, source))? })
-    }
-
     pub(super) fn in_memory() -> Result<Self, OpenError> {
-        Self::with_backend(redb::backends::InMemoryBackend::new())
+        Self::with_backend(redb::backends::InMemoryBackend::new)
     }
 
-    pub(super) fn with_backend(backend: impl redb::StorageBackend) -> Result<Self, OpenError> {
-        let opened = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(backend);
-        Ok(Self { database: opened.map_err(|source| OpenError::Open { path: "memory".into(), source })? })
+    /// A store on something else than a file; `backend` is asked again after a failure.
+    pub(super) fn with_backend<B: StorageBackend>(
+        backend: impl Fn() -> B + Send + Sync + 'static,
+    ) -> Result<Self, OpenError> {
+        let open = move || builder().create_with_backend(backend());
+        Self::opened_by(open).map_err(|source| OpenError::Open { path: "memory".into(), source })
+    }
+
+    fn opened_by(
+        open: impl Fn() -> Result<Database, DatabaseError> + Send + Sync + 'static,
+    ) -> Result<Self, DatabaseError> {
+        Ok(Self { database: Mutex::new(Some(open()?)), open: Box::new(open), reserve: None, file: None })
+    }
+
+    /// Whether the disk is so full that only what is there already may be changed or removed.
+    pub(super) fn is_full(&self) -> bool {
+        self.reserve.as_ref().is_some_and(|reserve| {
+            reserve.replenish();
+            reserve.is_spent()
+        })
     }
 
     /// Reads everything: the newest revision and all objects.
@@ -85,8 +120,8 @@ impl Disk {
     }
 
     fn prepare(&self) -> Result<(), OpenError> {
-        let run = || -> Result<u64, redb::Error> {
-            let transaction = self.database.begin_write()?;
+        let run = |database: &Database| -> Result<u64, redb::Error> {
+            let transaction = database.begin_write()?;
             transaction.open_table(OBJECTS)?;
             let mut facts = transaction.open_table(FACTS)?;
             let format = facts.get(FORMAT)?.map(|v| v.value());
@@ -99,46 +134,92 @@ impl Disk {
             transaction.commit()?;
             Ok(format.unwrap_or(FORMAT_VERSION))
         };
-        match run().map_err(OpenError::Read)? {
+        match self.with_database(run).map_err(OpenError::Read)? {
             FORMAT_VERSION => Ok(()),
             other => Err(OpenError::Newer(other)),
         }
     }
 
     fn read(&self) -> Result<(Revision, Vec<(Key, Object)>), OpenError> {
-        let read = |error: redb::Error| OpenError::Read(error);
-        let transaction = self.database.begin_read().map_err(|e| read(e.into()))?;
-        let facts = transaction.open_table(FACTS).map_err(|e| read(e.into()))?;
-        let revision = facts.get(REVISION).map_err(|e| read(e.into()))?.map_or(1, |v| v.value());
-        let table = transaction.open_table(OBJECTS).map_err(|e| read(e.into()))?;
-        let mut objects = Vec::new();
-        for row in table.iter().map_err(|e| read(e.into()))? {
-            let (key, raw) = row.map_err(|e| read(e.into()))?;
-            let (collection, namespace, name) = key.value();
-            let place = Place::new(namespace, name);
-            let object =
-                Object::from_stored(place.clone(), Bytes::copy_from_slice(raw.value())).map_err(OpenError::Damaged)?;
-            objects.push((Key { collection: collection.into(), place }, object));
-        }
+        let read = |database: &Database| -> Result<_, redb::Error> {
+            let transaction = database.begin_read()?;
+            let revision = transaction.open_table(FACTS)?.get(REVISION)?.map_or(1, |v| v.value());
+            let mut rows = Vec::new();
+            for row in transaction.open_table(OBJECTS)?.iter()? {
+                let (key, raw) = row?;
+                let (collection, namespace, name) = key.value();
+                let key = Key { collection: collection.into(), place: Place::new(namespace, name) };
+                rows.push((key, Bytes::copy_from_slice(raw.value())));
+            }
+            Ok((revision, rows))
+        };
+        let (revision, rows) = self.with_database(read).map_err(OpenError::Read)?;
+        let whole = |(key, raw): (Key, Bytes)| Ok((key.clone(), Object::from_stored(key.place, raw)?));
+        let objects = rows.into_iter().map(whole).collect::<Result<_, _>>().map_err(OpenError::Damaged)?;
         Ok((revision, objects))
     }
 
     /// Writes all rows and the revision in one synced transaction.
+    ///
+    /// # Errors
+    /// If that fails: nobody knows then whether the changes are in the file.
     pub(super) fn write(&self, rows: &[Row<'_>], revision: Revision) -> Result<(), redb::Error> {
-        let mut transaction = self.database.begin_write()?;
-        transaction.set_durability(Durability::Immediate)?;
-        let mut objects = transaction.open_table(OBJECTS)?;
-        for (key, raw) in rows {
-            let row = (&*key.collection, &*key.place.namespace, &*key.place.name);
-            match raw {
-                Some(raw) => drop(objects.insert(row, *raw)?),
-                None => drop(objects.remove(row)?),
+        self.with_database(|database| {
+            let mut transaction = database.begin_write()?;
+            transaction.set_durability(Durability::Immediate)?;
+            let mut objects = transaction.open_table(OBJECTS)?;
+            for (key, raw) in rows {
+                let row = (&*key.collection, &*key.place.namespace, &*key.place.name);
+                match raw {
+                    Some(raw) => drop(objects.insert(row, *raw)?),
+                    None => drop(objects.remove(row)?),
+                }
             }
-        }
-        drop(objects);
-        transaction.open_table(FACTS)?.insert(REVISION, revision)?;
-        Ok(transaction.commit()?)
+            drop(objects);
+            transaction.open_table(FACTS)?.insert(REVISION, revision)?;
+            Ok(transaction.commit()?)
+        })?;
+        self.check_name()
     }
+
+    /// Returns the size of the file; none in memory.
+    pub(super) fn file_bytes(&self) -> Option<u64> {
+        self.file.as_ref()?.metadata().ok().map(|metadata| metadata.len())
+    }
+
+    /// Whoever deletes the file deletes what is written after that, however well it goes.
+    fn check_name(&self) -> Result<(), redb::Error> {
+        let Some(file) = &self.file else { return Ok(()) };
+        match file.metadata()?.nlink() {
+            0 => Err(io::Error::new(io::ErrorKind::NotFound, "the store's file was deleted").into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Works on the database, which is opened again if the last work on it has failed.
+    fn with_database<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+        let mut database = self.database.lock();
+        let open = match database.take() {
+            Some(open) => open,
+            None => (self.open)()?,
+        };
+        let done = work(&open)?;
+        *database = Some(open);
+        Ok(done)
+    }
+}
+
+fn builder() -> redb::Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+fn open_file(path: &Path, afresh: bool, reserve: Arc<Reserve>) -> Result<Database, DatabaseError> {
+    // It holds secrets, so it is ours alone from the first byte on.
+    let mut options = File::options();
+    options.read(true).write(true).create(afresh).truncate(afresh).mode(0o600);
+    builder().create_with_backend(ReservedFile::new(options.open(path)?, reserve)?)
 }
 
 /// Makes the name of a file durable.

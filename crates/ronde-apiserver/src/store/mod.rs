@@ -9,7 +9,9 @@
 
 mod commit;
 mod disk;
+mod file;
 mod history;
+mod import;
 mod object;
 #[cfg(test)]
 pub(crate) mod power_loss;
@@ -26,6 +28,7 @@ pub use self::{
     commit::{Change, CommitError, Expect, Written},
     disk::OpenError,
     history::{Event, EventKind},
+    import::Import,
     object::{Draft, Key, Meta, Object, Owner, Place, Revision},
 };
 
@@ -63,6 +66,14 @@ struct Collection {
 pub struct Page {
     pub revision: Revision,
     pub objects: Vec<Arc<Object>>,
+}
+
+/// Everything at one revision.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub revision: Revision,
+    /// Each with its collection.
+    pub objects: Vec<(Arc<str>, Arc<Object>)>,
 }
 
 /// Which part of a collection is asked for.
@@ -154,9 +165,33 @@ impl Store {
         Ok(Page { revision, objects })
     }
 
+    /// Returns everything as it is at this moment; writes go on meanwhile.
+    pub fn snapshot(&self) -> Snapshot {
+        let state = self.state.read();
+        let of = |(name, contents): (&Arc<str>, &Collection)| {
+            contents.objects.values().map(|object| (name.clone(), object.clone())).collect::<Vec<_>>()
+        };
+        Snapshot { revision: state.revision, objects: state.collections.iter().flat_map(of).collect() }
+    }
+
     /// Returns how many objects each collection holds.
     pub fn counts(&self) -> BTreeMap<Arc<str>, usize> {
         self.state.read().collections.iter().map(|(name, c)| (name.clone(), c.objects.len())).collect()
+    }
+
+    /// Returns how many watches wait for changes.
+    pub fn watches(&self) -> usize {
+        self.state.read().collections.values().map(|contents| contents.changed.receiver_count()).sum()
+    }
+
+    /// Returns how many transactions were made durable since the start.
+    pub fn transactions(&self) -> u64 {
+        self.committer.transactions()
+    }
+
+    /// Returns the size of the file; none in memory.
+    pub fn file_bytes(&self) -> Option<u64> {
+        self.committer.file_bytes()
     }
 
     /// Returns what happened to a collection after `since`, at most `limit` events.
@@ -183,9 +218,9 @@ impl Store {
         }
     }
 
-    /// Whether the last write could be made durable. A disk that has failed is not written to before the next start.
-    pub fn is_writable(&self) -> bool {
-        self.committer.is_writable()
+    /// Whether writes can be made durable; after one that could not, this tries to.
+    pub async fn is_writable(&self) -> bool {
+        self.committer.clone().is_writable().await
     }
 
     /// Returns a signal that carries the newest revision of all collections.

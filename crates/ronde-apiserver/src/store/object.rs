@@ -4,7 +4,7 @@
 //! version a client asks for and are put in front when the object is served ([`Object::json`]). The revision stands at a
 //! fixed place, so that the committer can fill it in without parsing: a [`Draft`] is everything behind it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -77,6 +77,12 @@ pub struct Damaged(pub String);
 impl Place {
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.collection, self.place.namespace, self.place.name)
     }
 }
 
@@ -161,7 +167,8 @@ impl Draft {
         self.meta.deleting
     }
 
-    pub(super) fn at(self, revision: Revision) -> Object {
+    /// Returns the object at a revision that it has already had, as in a backup.
+    pub(crate) fn at(self, revision: Revision) -> Object {
         let mut raw = Vec::with_capacity(HEAD.len() + 20 + self.tail.len());
         raw.extend_from_slice(HEAD);
         raw.extend_from_slice(revision.to_string().as_bytes());

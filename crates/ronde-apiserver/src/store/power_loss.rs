@@ -114,6 +114,12 @@ impl redb::StorageBackend for Fragile {
     }
 }
 
+/// The same disk, however often it is asked for.
+fn fixed(disk: &Fragile) -> impl Fn() -> Fragile + Send + Sync + 'static {
+    let disk = disk.clone();
+    move || disk.clone()
+}
+
 fn change(name: &str, number: usize, over: Option<Revision>) -> Change {
     let value = json!({
         "metadata": {"name": name, "namespace": "default"},
@@ -147,19 +153,19 @@ fn check(seed: u64) {
     let mut chance = Chance(seed);
     // A fresh store takes about forty operations, each write about ten.
     let disk = Fragile::new(Vec::new(), usize::MAX);
-    drop(Store::with_disk(Disk::with_backend(disk.clone()).expect("a new store")).expect("a new store"));
+    drop(Store::with_disk(Disk::with_backend(fixed(&disk)).expect("a new store")).expect("a new store"));
     let image = disk.0.lock().visible.clone();
 
     let disk = Fragile::new(image, 10 + chance.below(390));
-    let Ok(opened) = Disk::with_backend(disk.clone()) else { return };
+    let Ok(opened) = Disk::with_backend(fixed(&disk)) else { return };
     let Ok(store) = Store::with_disk(opened) else { return };
     let acknowledged = runtime.block_on(write_until_failure(&store));
     let revision = store.revision();
     drop(store);
 
     let disk = Fragile::new(disk.after_failure(&mut chance), usize::MAX);
-    let store =
-        Store::with_disk(Disk::with_backend(disk).expect("opens after a failure")).expect("loads after a failure");
+    let store = Store::with_disk(Disk::with_backend(fixed(&disk)).expect("opens after a failure"))
+        .expect("loads after a failure");
     assert!(store.revision() >= revision, "seed {seed}: the revision went back");
     for (name, number) in acknowledged {
         let object = store.get(&key(&name)).unwrap_or_else(|| panic!("seed {seed}: {name} is lost")).value();
@@ -171,27 +177,57 @@ fn check(seed: u64) {
     }
 }
 
-/// A store whose disk has failed once, and works again.
-pub(crate) async fn store_after_a_failure() -> anyhow::Result<Store> {
+/// A store whose disk fails from now on, and what makes it work again.
+pub(crate) async fn store_on_a_failed_disk() -> anyhow::Result<(Store, impl Fn())> {
     let disk = Fragile::new(Vec::new(), usize::MAX);
-    let store = Store::with_disk(Disk::with_backend(disk.clone())?)?;
+    let store = Store::with_disk(Disk::with_backend(fixed(&disk))?)?;
     let first = store.commit(change("a", 0, None)).await?;
-    anyhow::ensure!(store.is_writable());
+    anyhow::ensure!(store.is_writable().await);
     disk.0.lock().operations_left = 0;
     let failed = store.commit(change("a", 1, Some(first.revision))).await;
     anyhow::ensure!(matches!(failed, Err(CommitError::Disk(_))), "{failed:?}");
-    disk.0.lock().operations_left = usize::MAX;
-    Ok(store)
+    Ok((store, move || disk.0.lock().operations_left = usize::MAX))
 }
 
-/// redb does not trust a file any more once it has failed.
 #[tokio::test]
-async fn a_disk_that_has_failed_is_told_until_the_next_start() -> anyhow::Result<()> {
-    let store = store_after_a_failure().await?;
-    assert!(!store.is_writable());
+async fn a_disk_that_fails_is_told_and_used_again_when_it_works() -> anyhow::Result<()> {
+    let (store, mend) = store_on_a_failed_disk().await?;
     let first = store.get(&key("a")).ok_or_else(|| anyhow::anyhow!("what is there can still be read"))?;
+    assert!(!store.is_writable().await);
     assert!(store.commit(change("a", 2, Some(first.revision))).await.is_err());
-    assert!(!store.is_writable());
+    assert!(!store.is_writable().await, "it is tried again, in vain");
+    mend();
+    assert!(store.is_writable().await, "nobody has to write for it");
+    let second = store.commit(change("a", 3, Some(first.revision))).await?;
+    assert_eq!(second.value()["data"]["first"], 3);
+    Ok(())
+}
+
+/// Fails at every operation of a write in turn, then works again: a write that was refused has not happened, also if the
+/// disk has it.
+#[tokio::test]
+async fn what_was_refused_is_not_there_after_the_next_start() -> anyhow::Result<()> {
+    let mut landed = 0;
+    for operations in 0..60 {
+        let disk = Fragile::new(Vec::new(), usize::MAX);
+        let store = Store::with_disk(Disk::with_backend(fixed(&disk))?)?;
+        let first = store.commit(change("a", 1, None)).await?;
+        disk.0.lock().operations_left = operations;
+        if store.commit(change("a", 2, Some(first.revision))).await.is_ok() {
+            break;
+        }
+        disk.0.lock().operations_left = usize::MAX;
+        let refused =
+            Store::with_disk(Disk::with_backend(fixed(&Fragile::new(disk.0.lock().visible.clone(), usize::MAX)))?)?;
+        landed += u32::from(refused.get(&key("a")).is_some_and(|object| object.value()["data"]["first"] == 2));
+        store.commit(change("b", 3, None)).await?;
+        drop(store);
+        let disk = Fragile::new(disk.0.lock().visible.clone(), usize::MAX);
+        let store = Store::with_disk(Disk::with_backend(fixed(&disk))?)?;
+        let found = |name: &str| store.get(&key(name)).map(|object| object.value()["data"]["first"].clone());
+        assert_eq!((found("a"), found("b")), (Some(json!(1)), Some(json!(3))), "after {operations} operations");
+    }
+    assert!(landed > 0, "no failure left a refused write on the disk: the test has lost its point");
     Ok(())
 }
 
@@ -227,14 +263,17 @@ impl redb::StorageBackend for Broken {
 
 #[tokio::test]
 async fn a_panic_under_a_write_leaves_nobody_waiting() -> anyhow::Result<()> {
-    let disk = Broken::default();
-    let breaks = disk.breaks.clone();
+    let breaks = Arc::new(AtomicBool::new(false));
+    let told = breaks.clone();
+    let disk = move || Broken { breaks: told.clone(), ..Broken::default() };
     let store = Store::with_disk(Disk::with_backend(disk)?)?;
     breaks.store(true, Ordering::Relaxed);
     let together = futures::future::join_all((0..10).map(|n| store.commit(change(&format!("o{n}"), n, None))));
     assert!(together.await.iter().all(Result::is_err), "none of them is durable");
     assert!(store.commit(change("late", 0, None)).await.is_err(), "nor is a later one, and it is answered");
-    assert!(!store.is_writable());
+    assert!(!store.is_writable().await);
+    breaks.store(false, Ordering::Relaxed);
+    assert!(store.is_writable().await);
     Ok(())
 }
 

@@ -54,6 +54,20 @@ async fn expectations_guard_every_write() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whoever deletes the file must not be told that all is well.
+#[tokio::test]
+async fn a_deleted_file_takes_no_writes() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("store");
+    let store = Store::open(&path)?;
+    store.commit(put("a", Expect::Absent, 1)).await?;
+    fs_err::remove_file(&path)?;
+    assert!(matches!(store.commit(put("b", Expect::Absent, 1)).await, Err(CommitError::Disk(_))));
+    assert!(!store.is_writable().await && store.get(&key("b")).is_none());
+    assert!(store.get(&key("a")).is_some(), "what is known can still be read");
+    Ok(())
+}
+
 #[tokio::test]
 async fn writes_that_queue_up_share_a_batch_and_keep_their_order() -> anyhow::Result<()> {
     let store = Store::in_memory()?;

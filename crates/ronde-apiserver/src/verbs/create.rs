@@ -53,6 +53,8 @@ impl Call {
         self.admit_builtin(value)?;
         self.give_addresses(value, None)?;
         warnings.extend(self.validate(value, None)?);
+        self.check_escalation(value, None)?;
+        warnings.extend(self.check_pod_security(value, None)?);
         Ok(warnings)
     }
 

@@ -1,16 +1,19 @@
 //! The verbs of the API, independent of HTTP: get, list, watch, create, update, patch, delete.
 //!
 //! Every write goes the same way: decode → conform to the schema → default → prepare → admit → validate → track field
-//! owners → commit. [`write`] has those steps; the other files say what comes in and what goes out.
+//! owners → commit. [`write`] has those steps; the other files say what comes in and what goes out. That the user may do
+//! what the request asks for has been checked before; [`escalation`] and [`pod_security`] are what only the object shows.
 
 pub mod allocate;
 pub mod body;
 pub mod create;
 pub mod delete;
+mod escalation;
 pub mod filter;
 pub mod list;
 pub mod meta;
 pub mod patch;
+mod pod_security;
 pub mod review;
 pub mod scale;
 pub mod subresource;
@@ -27,7 +30,8 @@ use crate::{
     api::Api,
     auth::User,
     error::{ApiError, Subject},
-    http::{no_such_resource, query::WriteOptions, target::Target},
+    http::{authorize::resource_of, no_such_resource, query::WriteOptions, target::Target},
+    rbac::{Attributes, Requested},
     registry::Resource,
     store::{Key, Object},
 };
@@ -101,6 +105,13 @@ impl Call {
 
     pub fn key_of(&self, name: &str) -> Key {
         Key::new(&self.resource.collection, &self.target.namespace, name)
+    }
+
+    /// # Errors
+    /// If the user may not do that to the object. What the request itself asks for has been checked before.
+    pub fn authorize(&self, verb: &str) -> Result<(), ApiError> {
+        let requested = Requested::Resource(resource_of(&self.target));
+        self.api.authorize(&self.user, &Attributes { verb, requested })
     }
 
     /// The resource and object in errors such as `pods "x" not found`.

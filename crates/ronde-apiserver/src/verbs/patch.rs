@@ -71,6 +71,7 @@ impl Call {
     }
 
     async fn apply_new(&mut self, applied: &Value, warnings: Vec<String>) -> Result<Done, ApiError> {
+        self.authorize("create")?;
         let mut value = self.apply_to(None, applied)?;
         if meta::text(&value, "name").is_empty() {
             meta::set(&mut value, "name", self.target.name.as_str());

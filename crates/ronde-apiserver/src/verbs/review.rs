@@ -1,17 +1,15 @@
-//! Reviews: questions about users and tokens. Nothing of them is stored.
-//!
-//! There is no RBAC on one machine, so every access is allowed; the answers say so in the words of the API.
+//! Reviews: questions about users, their tokens and their rights. Nothing of them is stored.
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::body::decode_as;
 use crate::{
     api::Api,
-    auth::User,
+    auth::{ISSUER, User},
     discovery::ResourceInfo,
     error::{ApiError, FieldError, Subject},
-    http::target::Target,
+    http::{Asked, target::Target},
+    rbac::{Attributes, Requested, ResourceAttributes},
 };
 
 /// A kind of question.
@@ -67,15 +65,16 @@ pub fn infos() -> Vec<ResourceInfo> {
 ///
 /// # Errors
 /// If the body cannot be read, or asks nothing.
-pub fn answer(api: &Api, review: Review, user: &User, content_type: &str, body: &Bytes) -> Result<Value, ApiError> {
+pub fn answer(api: &Api, review: Review, target: &Target, asked: &Asked) -> Result<Value, ApiError> {
+    let user = &asked.user;
     let (group, _, kind, _, _) = TABLE.iter().find(|row| row.4 == review).expect("every review is in the table");
-    let mut value = decode_as(content_type, body, kind)?.value;
+    let mut value = decode_as(asked.content_type(), &asked.body, kind)?.value;
     value["apiVersion"] = format!("{group}/v1").into();
     value["kind"] = (*kind).into();
     if !value["metadata"].is_object() {
         value["metadata"] = json!({});
     }
-    check(review, &value["spec"])
+    check(review, target, &value["spec"])
         .map_err(|fault| ApiError::invalid(Subject { group, what: "", name: "" }, &[fault]))?;
     value["status"] = match review {
         Review::SelfSubject => {
@@ -83,21 +82,28 @@ pub fn answer(api: &Api, review: Review, user: &User, content_type: &str, body: 
             json!({"userInfo": user.info()})
         }
         Review::Token => token_status(api, &value["spec"]),
-        Review::SelfAccess | Review::Access | Review::LocalAccess => json!({"allowed": true}),
-        Review::SelfRules => json!({
-            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-            "incomplete": false,
-        }),
+        Review::SelfAccess => access_status(api, user, &value["spec"]),
+        Review::Access | Review::LocalAccess => access_status(api, &subject(&value["spec"]), &value["spec"]),
+        Review::SelfRules => rules_status(api, user, text(&value["spec"]["namespace"]))?,
     };
     Ok(value)
 }
 
-/// A question about access is about a resource or a path, not both, not neither.
-fn check(review: Review, spec: &Value) -> Result<(), FieldError> {
-    if !matches!(review, Review::SelfAccess | Review::Access | Review::LocalAccess) {
-        return Ok(());
+fn check(review: Review, target: &Target, spec: &Value) -> Result<(), FieldError> {
+    match review {
+        Review::SelfSubject | Review::Token | Review::SelfRules => Ok(()),
+        Review::SelfAccess => check_attributes(spec),
+        Review::Access => check_attributes(spec).and_then(|()| check_subject(spec)),
+        Review::LocalAccess => {
+            check_attributes(spec)?;
+            check_subject(spec)?;
+            check_namespace(target, spec)
+        }
     }
+}
+
+/// A question about access is about a resource or a path, not both, not neither.
+fn check_attributes(spec: &Value) -> Result<(), FieldError> {
     match (&spec["resourceAttributes"], &spec["nonResourceAttributes"]) {
         (Value::Null, Value::Null) => Err(FieldError::invalid(
             "spec.resourceAttributes",
@@ -113,9 +119,77 @@ fn check(review: Review, spec: &Value) -> Result<(), FieldError> {
     }
 }
 
+fn check_subject(spec: &Value) -> Result<(), FieldError> {
+    if !text(&spec["user"]).is_empty() || texts(&spec["groups"]).next().is_some() {
+        return Ok(());
+    }
+    Err(FieldError::invalid("spec.user", "".into(), "at least one of user or group must be specified"))
+}
+
+fn check_namespace(target: &Target, spec: &Value) -> Result<(), FieldError> {
+    let (path, named) = ("spec.resourceAttributes.namespace", text(&spec["resourceAttributes"]["namespace"]));
+    if named == target.namespace {
+        return Ok(());
+    }
+    Err(FieldError::invalid(path, named.into(), "must match metadata.namespace"))
+}
+
+/// Whom a question about somebody else is about.
+fn subject(spec: &Value) -> User {
+    User::named(text(&spec["user"]), &texts(&spec["groups"]).collect::<Vec<_>>())
+}
+
+fn access_status(api: &Api, user: &User, spec: &Value) -> Value {
+    let verdict = api.decide(user, &attributes(spec));
+    let mut status = json!({"allowed": verdict.allowed});
+    if !verdict.reason.is_empty() {
+        status["reason"] = verdict.reason.into();
+    }
+    status
+}
+
+fn attributes(spec: &Value) -> Attributes<'_> {
+    let resource = &spec["resourceAttributes"];
+    if resource.is_null() {
+        let path = &spec["nonResourceAttributes"];
+        return Attributes { verb: text(&path["verb"]), requested: Requested::Path(text(&path["path"])) };
+    }
+    let of = ResourceAttributes {
+        group: text(&resource["group"]),
+        resource: text(&resource["resource"]),
+        subresource: text(&resource["subresource"]),
+        namespace: text(&resource["namespace"]),
+        name: text(&resource["name"]),
+    };
+    Attributes { verb: text(&resource["verb"]), requested: Requested::Resource(of) }
+}
+
+fn rules_status(api: &Api, user: &User, namespace: &str) -> Result<Value, ApiError> {
+    if namespace.is_empty() {
+        return Err(ApiError::bad_request("no namespace on request"));
+    }
+    let rules = api.ask_policy(|policy| policy.rules_for(user, namespace));
+    let (paths, resources): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| !rule.non_resource_urls.is_empty());
+    Ok(json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false}))
+}
+
 fn token_status(api: &Api, spec: &Value) -> Value {
-    match api.user_of(spec["token"].as_str().unwrap_or_default()) {
-        Some(user) => json!({"authenticated": true, "user": user.info(), "audiences": [crate::auth::ISSUER]}),
+    let mut wanted: Vec<&str> = texts(&spec["audiences"]).collect();
+    if wanted.is_empty() {
+        wanted.push(ISSUER);
+    }
+    let holder = |audience: &&str| api.user_for(text(&spec["token"]), audience);
+    let good: Vec<&str> = wanted.iter().copied().filter(|audience| holder(audience).is_some()).collect();
+    match good.first().and_then(holder) {
+        Some(user) => json!({"authenticated": true, "user": user.info(), "audiences": good}),
         None => json!({"user": {}, "error": "[invalid bearer token]"}),
     }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn texts(value: &Value) -> impl Iterator<Item = &str> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str)
 }

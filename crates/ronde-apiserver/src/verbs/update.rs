@@ -63,6 +63,7 @@ impl Call {
         let warnings = self.conform(&mut value, problems)?;
         self.check_named(&value)?;
         if self.resource.creates_on_update() && self.target.subresource.is_empty() && self.find().is_err() {
+            self.authorize("create")?;
             meta::remove(&mut value, "resourceVersion");
             return self.create_conforming(value, warnings).await;
         }
@@ -131,6 +132,8 @@ impl Call {
         let mut warnings = Vec::from_iter(kinds::meta::remove_duplicate_owners(value));
         self.give_addresses(value, Some(old))?;
         warnings.extend(self.validate(value, Some(old))?);
+        self.check_escalation(value, Some(old))?;
+        warnings.extend(self.check_pod_security(value, Some(old))?);
         Ok(warnings)
     }
 

@@ -159,6 +159,7 @@ impl Call {
             CommitError::Exists => self.taken(),
             CommitError::Missing => ApiError::not_found(self.subject()),
             CommitError::Changed => ApiError::conflict(self.subject(), MODIFIED),
+            CommitError::Full => ApiError::new(507, "InsufficientStorage", FULL),
             CommitError::Disk(source) => ApiError::internal(format!("cannot write to the store: {source}")),
             CommitError::Closing => {
                 ApiError::new(503, "ServiceUnavailable", "the server is shutting down or has failed")
@@ -176,6 +177,8 @@ fn check_size(draft: &Draft) -> Result<(), ApiError> {
 fn operation(old: Option<&Value>) -> Operation {
     if old.is_some() { Operation::Update } else { Operation::Create }
 }
+
+const FULL: &str = "the disk is full: existing objects can be changed and deleted, new ones cannot be stored";
 
 /// The answer to a write on an outdated object.
 pub const MODIFIED: &str =
