@@ -3,7 +3,7 @@
 //! The scheduler binds no pod that does not fit; whoever names a node in a manifest may. The words are the kubelet's.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use ronde_control::scheduling::objects::amounts::{limits, requests};
+use ronde_runtime::pods::resources::{limits, requests};
 
 use crate::lifecycle::Cause;
 

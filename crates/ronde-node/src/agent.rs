@@ -3,7 +3,13 @@
 //! One worker per pod object (by uid, not by name): a pod that was deleted and made anew under the same name is
 //! another pod. Runs as one more controller of the runner, so that the whole process watches each kind once.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use jiff::SignedDuration;
 use k8s_openapi::api::{
@@ -12,7 +18,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, api::DeleteParams};
 use parking_lot::Mutex;
-use ronde_control::{
+use ronde_runtime::{
     pods::is_finished,
     podstatus::node_of,
     runner::{Controller, Ctx},
@@ -22,7 +28,7 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    admission,
+    admission, disk,
     lifecycle::Cause,
     net::ClusterView,
     node::Node,
@@ -41,6 +47,7 @@ pub struct Agent {
     tasks: TaskTracker,
     /// Owned by the agent; each worker has the other end of its channel.
     pods: Mutex<BTreeMap<String, Entry>>,
+    watches_disk: AtomicBool,
 }
 
 struct Entry {
@@ -53,7 +60,7 @@ struct Entry {
 impl Agent {
     /// The tasks of the workers run in `tasks` until `stop`.
     pub fn new(node: Arc<Node>, tasks: TaskTracker, stop: CancellationToken) -> Self {
-        Self { node, stop, tasks, pods: Mutex::default() }
+        Self { node, stop, tasks, pods: Mutex::default(), watches_disk: AtomicBool::new(false) }
     }
 
     fn is_ours(&self, pod: &Pod) -> bool {
@@ -84,7 +91,7 @@ impl Agent {
             }),
             None => {
                 let refused = self.refuse(ctx, &pods, &pod);
-                let desired = Desired { pod, gone: false, sources: 0 };
+                let desired = Desired { pod, gone: false, sources: 0, evicted: None };
                 let entry = self.work(ctx, key.clone(), desired, refused);
                 pods.insert(uid, entry);
             }
@@ -106,7 +113,34 @@ impl Agent {
             node_of(other) == node_of(pod) && entry.is_some_and(|entry| entry.is_taken) && !is_finished(other)
         };
         let taken: Vec<&Pod> = known.iter().map(|pod| &**pod).filter(is_taken).collect();
-        admission::refuse(pod, &node, &taken)
+        self.refuse_under_pressure(pod).or_else(|| admission::refuse(pod, &node, &taken))
+    }
+
+    /// A full disk takes nobody but critical pods.
+    fn refuse_under_pressure(&self, pod: &Pod) -> Option<Cause> {
+        let is_short = self.node.pressure.borrow().is_some() && !disk::victim::is_critical(pod);
+        is_short.then(|| disk::limits::evicted("The node had condition: [DiskPressure]. ".to_owned()))
+    }
+
+    /// Ends a pod that has to make room. Its worker is told once; the first reason stays.
+    pub fn evict(&self, uid: &str, cause: Cause) {
+        let pods = self.pods.lock();
+        let Some(entry) = pods.get(uid) else { return };
+        entry.desired.send_if_modified(|desired| {
+            let is_new = desired.evicted.is_none();
+            if is_new {
+                tracing::warn!(pod = %entry.key, why = cause.message.trim_end(), "evicts a pod");
+                desired.evicted = Some(cause);
+            }
+            is_new
+        });
+    }
+
+    /// Begins to watch the disk, once.
+    fn watch_disk(self: &Arc<Self>, ctx: &Ctx) {
+        if !self.watches_disk.swap(true, Ordering::Relaxed) {
+            self.tasks.spawn(disk::watch(self.node.clone(), self.clone(), ctx.clone(), self.stop.clone()));
+        }
     }
 
     fn work(self: &Arc<Self>, ctx: &Ctx, key: Key, desired: Desired, refused: Option<Cause>) -> Entry {
@@ -153,7 +187,7 @@ impl Agent {
             let mut pod = Pod::default();
             pod.metadata.uid = Some(uid.clone());
             pod.metadata.name = Some(uid.clone());
-            let desired = Desired { pod: Arc::new(pod), gone: true, sources: 0 };
+            let desired = Desired { pod: Arc::new(pod), gone: true, sources: 0, evicted: None };
             let entry = self.work(ctx, Key::new("", LEFTOVERS), desired, None);
             pods.insert(uid, entry);
         }
@@ -215,7 +249,10 @@ impl Controller for NodeAgent {
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Option<SignedDuration>, kube::Error> {
         match key.name.as_str() {
             NETWORK => self.0.sync_network(ctx),
-            LEFTOVERS => self.0.sync_leftovers(ctx),
+            LEFTOVERS => {
+                self.0.sync_leftovers(ctx);
+                self.0.watch_disk(ctx);
+            }
             _ if key.namespace.is_empty() => self.0.sync_node(ctx, &key.name).await?,
             _ => self.0.sync(ctx, key),
         }

@@ -9,9 +9,11 @@ use std::{
 
 use fs_err as fs;
 use parking_lot::Mutex;
-use ronde_control::runner::Clock;
+use ronde_runtime::runner::Clock;
+use tokio::sync::watch;
 
 use crate::{
+    disk::room::Shortage,
     gpus::Ledger,
     machine::probe::Isolation,
     net::Network,
@@ -48,8 +50,12 @@ pub struct Node {
     pub hidden: Vec<String>,
     pub host_ip: Ipv4Addr,
     pub gpus: Vec<String>,
+    /// How many processes and threads each pod may have.
+    pub pod_processes: u64,
     /// Which GPUs are whose. Owned by the workers, each for its own pod.
     pub gpus_taken: Mutex<Ledger>,
+    /// What the disk has too little of. Written by the watch over it.
+    pub pressure: watch::Sender<Option<Shortage>>,
 }
 
 impl Node {

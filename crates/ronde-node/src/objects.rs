@@ -21,10 +21,18 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
 };
-use ronde_control::{nodelifecycle::plan::is_ready, runner::Clock};
+use ronde_runtime::{causes::Causes, nodes::is_ready, runner::Clock};
+use ronde_text::quantity;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::machine::facts::Facts;
+use crate::{
+    disk::room::Shortage,
+    machine::{
+        facts::Facts,
+        files::{ANNOTATION, MachineFiles},
+    },
+};
 
 /// As a kubelet's defaults: renewed every ten seconds, lost after forty.
 const LEASE_SECONDS: i32 = 40;
@@ -86,7 +94,7 @@ fn status(name: &str, facts: &Facts, division: &Division, host_ip: &str, now: Ti
         addresses: Some(vec![address("InternalIP", host_ip), address("Hostname", name)]),
         capacity: Some(resources.clone()),
         allocatable: Some(resources),
-        conditions: Some(conditions(now)),
+        conditions: Some(conditions(now, false)),
         daemon_endpoints: Some(NodeDaemonEndpoints::default()),
         node_info: Some(NodeSystemInfo {
             architecture: facts.architecture.to_owned(),
@@ -111,13 +119,17 @@ fn address(kind: &str, address: &str) -> NodeAddress {
 fn resources(facts: &Facts, division: &Division) -> BTreeMap<String, Quantity> {
     let nodes = u64::from(division.nodes.max(1));
     let cpu = division.cpu_milli.unwrap_or(facts.cpu_milli / nodes);
-    let memory = division.memory_bytes.unwrap_or(facts.memory_bytes / nodes);
+    // What somebody has asked for is written as it was; the machine's own in the unit of kubelets.
+    let memory = match division.memory_bytes.and_then(|bytes| i64::try_from(bytes).ok()) {
+        Some(asked) => quantity::bytes(asked),
+        None => format!("{}Ki", facts.memory_bytes / nodes / 1024),
+    };
     let storage = facts.storage_bytes / nodes;
     let gpus = division.gpus.unwrap_or(facts.gpus.len() as u64 / nodes);
     let cpu = if cpu.is_multiple_of(1000) { (cpu / 1000).to_string() } else { format!("{cpu}m") };
     let mut resources = BTreeMap::from([
         ("cpu".to_owned(), Quantity(cpu)),
-        ("memory".to_owned(), Quantity(format!("{}Ki", memory / 1024))),
+        ("memory".to_owned(), Quantity(memory)),
         ("ephemeral-storage".to_owned(), Quantity(format!("{}Ki", storage / 1024))),
         ("pods".to_owned(), Quantity(PODS_MAX.to_string())),
     ]);
@@ -127,7 +139,7 @@ fn resources(facts: &Facts, division: &Division) -> BTreeMap<String, Quantity> {
     resources
 }
 
-fn conditions(now: Timestamp) -> Vec<NodeCondition> {
+fn conditions(now: Timestamp, has_disk_pressure: bool) -> Vec<NodeCondition> {
     let condition = |kind: &str, status: &str, reason: &str, message: &str| NodeCondition {
         type_: kind.to_owned(),
         status: status.to_owned(),
@@ -138,10 +150,21 @@ fn conditions(now: Timestamp) -> Vec<NodeCondition> {
     };
     vec![
         condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        if has_disk_pressure {
+            condition("DiskPressure", "True", "KubeletHasDiskPressure", "kubelet has disk pressure")
+        } else {
+            condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure")
+        },
         condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
     ]
+}
+
+/// Adds what pods see of this machine's files.
+pub fn with_files(mut node: Node, files: &MachineFiles) -> Node {
+    let text = serde_json::to_string(files).expect("lists of words can be written as JSON");
+    node.metadata.annotations.get_or_insert_default().insert(ANNOTATION.to_owned(), text);
+    node
 }
 
 /// Announces the nodes: creates the objects, or brings their status up to date. Returns the names.
@@ -157,35 +180,52 @@ pub async fn announce(client: &Client, nodes: Vec<Node>) -> Result<(), kube::Err
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(error) => return Err(error),
         }
-        let labels = Patch::Merge(serde_json::json!({"metadata": {"labels": node.metadata.labels}}));
-        api.patch(&name, &PatchParams::default(), &labels).await?;
+        let ObjectMeta { labels, annotations, .. } = node.metadata;
+        let notes = Patch::Merge(serde_json::json!({"metadata": {"labels": labels, "annotations": annotations}}));
+        api.patch(&name, &PatchParams::default(), &notes).await?;
         let status = Patch::Strategic(serde_json::json!({"status": node.status}));
         api.patch_status(&name, &PatchParams::default(), &status).await?;
     }
     Ok(())
 }
 
-/// Renews the leases, and with them the word that the nodes are ready, until `stop`.
-pub async fn keep(client: Client, names: Vec<String>, clock: Clock, stop: CancellationToken) {
+/// Renews the leases, and with them the word that the nodes are ready and how their disk is, until `stop`.
+pub async fn keep(
+    client: Client,
+    names: Vec<String>,
+    clock: Clock,
+    mut pressure: watch::Receiver<Option<Shortage>>,
+    stop: CancellationToken,
+) {
     let mut pace = tokio::time::interval(RENEW);
-    while stop.run_until_cancelled(pace.tick()).await.is_some() {
+    while !stop.is_cancelled() {
+        let has_disk_pressure = pressure.borrow_and_update().is_some();
         for name in &names {
-            if let Err(error) = renew(&client, name, clock.now()).await {
-                tracing::debug!(%error, node = name, "a lease is not renewed");
+            if let Err(error) = renew(&client, name, has_disk_pressure, clock.now()).await {
+                tracing::debug!(error = %Causes(&error), node = name, "a lease is not renewed");
             }
+        }
+        tokio::select! {
+            () = stop.cancelled() => {}
+            _ = pace.tick() => {}
+            Ok(_) = pressure.wait_for(|shortage| shortage.is_some() != has_disk_pressure) => {}
         }
     }
 }
 
-async fn renew(client: &Client, name: &str, now: Timestamp) -> Result<(), kube::Error> {
+async fn renew(client: &Client, name: &str, has_disk_pressure: bool, now: Timestamp) -> Result<(), kube::Error> {
     let nodes: Api<Node> = Api::all(client.clone());
     let Some(node) = nodes.get_opt(name).await? else { return Ok(()) };
     renew_lease(client, name, &node, now).await?;
-    if is_ready(&node) {
+    let told = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let told_pressure = told.into_iter().any(|one| one.type_ == "DiskPressure" && one.status == "True");
+    if is_ready(&node) && told_pressure == has_disk_pressure {
         return Ok(());
     }
-    // It was silent for so long that it counts as lost; only its own word changes that.
-    let status = Patch::Strategic(serde_json::json!({"status": {"conditions": conditions(now)}}));
+    // One that was silent for so long that it counts as lost is ready again by its own word only.
+    let all = conditions(now, has_disk_pressure);
+    let changed: Vec<_> = all.into_iter().filter(|one| !is_ready(&node) || one.type_ == "DiskPressure").collect();
+    let status = Patch::Strategic(serde_json::json!({"status": {"conditions": changed}}));
     nodes.patch_status(name, &PatchParams::default(), &status).await.map(drop)
 }
 
@@ -228,6 +268,7 @@ mod tests {
             cpu_milli: 8000,
             memory_bytes: 16 << 30,
             storage_bytes: 3 << 40,
+            processes_max: 32_768,
             gpus: vec!["/dev/nvidia0".to_owned(), "/dev/nvidia1".to_owned()],
             hostname: "My_Host".to_owned(),
             kernel: "6.1".to_owned(),
@@ -270,11 +311,18 @@ mod tests {
             &[
                 ("cpu", "64"),
                 ("ephemeral-storage", "1610612736Ki"),
-                ("memory", "1048576Ki"),
+                ("memory", "1Gi"),
                 (super::GPU, "8"),
                 ("pods", "250"),
             ],
         );
+    }
+
+    #[test]
+    fn memory_is_written_as_it_was_asked_for() {
+        let told = Division { nodes: 1, cpu_milli: None, memory_bytes: Some(100_000_000_000), gpus: None };
+        let node = build("n", &facts(), &told, "10.0.0.1", jiff::Timestamp::UNIX_EPOCH);
+        assert_eq!(node.status.unwrap().capacity.unwrap()["memory"].0, "100G");
     }
 
     #[test]

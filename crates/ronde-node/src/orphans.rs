@@ -12,6 +12,8 @@ use crate::{sandbox::cgroup, start::CGROUPS};
 
 /// The variable that marks the processes of a pod where there are no control groups.
 pub const MARK: &str = "RONDE_POD_UID";
+/// The one that says of which instance they are.
+pub const INSTANCE_MARK: &str = "RONDE_INSTANCE";
 /// A killed process is gone after a moment; one that waits for a disk takes longer. Ten seconds in all.
 const ROUNDS_MAX: usize = 5000;
 const ROUND: Duration = Duration::from_millis(2);
@@ -41,7 +43,8 @@ pub async fn end(instance: &str, uid: &str, may_be_marked: bool) -> io::Result<u
         tracing::warn!(uid, "control groups of a pod cannot be removed");
         return Ok(killed.len());
     }
-    Err(io::Error::other(format!("processes of pod {uid} do not end: {living:?}")))
+    let numbers: Vec<String> = living.iter().map(ToString::to_string).collect();
+    Err(io::Error::other(format!("processes of pod {uid} do not end: {}", numbers.join(", "))))
 }
 
 /// The processes that carry the mark of a pod; those of others cannot be looked at, and are not its.

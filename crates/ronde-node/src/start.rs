@@ -14,7 +14,8 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use parking_lot::Mutex;
 use ronde_apiserver::ServiceNetwork;
-use ronde_control::runner::Clock;
+use ronde_runtime::runner::Clock;
+use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -22,6 +23,7 @@ use crate::{
     door::Door,
     machine::{
         facts::Facts,
+        files::MachineFiles,
         probe::{self, Isolation, Missing, Tried, Wish},
         rootless::Home,
     },
@@ -35,6 +37,9 @@ use crate::{
 /// Where control groups are.
 pub const CGROUPS: &str = "/sys/fs/cgroup";
 
+/// A rank has a few hundred threads, and a pod some ranks.
+const POD_PROCESSES_MAX: u64 = 16_384;
+
 /// What a node is made from.
 pub struct Options {
     /// The data directory; ours is the folder `node` in it.
@@ -43,6 +48,8 @@ pub struct Options {
     pub program: PathBuf,
     pub wish: Wish,
     pub division: Division,
+    /// How many processes and threads a pod may have, if it is not the default.
+    pub pod_processes: Option<u64>,
     /// The namespaces of an ordinary user; nothing for root.
     pub home: Option<Home>,
     /// What stands in for an image's environment.
@@ -152,12 +159,22 @@ impl Prepared {
             missing
                 .push(Missing::new(format!("no control groups: {why}"), "limits of memory and CPU are not enforced"));
         }
+        if !hierarchy.as_ref().is_ok_and(Hierarchy::limits_processes) {
+            missing.push(Missing::new(
+                "no control group for the number of processes",
+                "a pod that starts processes without end takes the machine down",
+            ));
+        }
         let host_ip = network.as_ref().map_or(Ipv4Addr::LOCALHOST, Network::host_ip);
         let names = objects::names(&facts, options.division.nodes);
         let clock = Clock::real();
         // 3. The objects that say so.
         let now = clock.now();
-        let nodes = names.iter().map(|name| objects::build(name, &facts, &options.division, &host_ip.to_string(), now));
+        let hidden = vec![options.data_dir.to_string_lossy().into_owned()];
+        let files = MachineFiles::new(isolation, &hidden, &options.machine_env);
+        let files = files.map_err(|source| StartError::Probe { source })?;
+        let node = |name: &String| objects::build(name, &facts, &options.division, &host_ip.to_string(), now);
+        let nodes = names.iter().map(|name| objects::with_files(node(name), &files));
         let announce = objects::announce(&client, nodes.collect()).await;
         announce.map_err(|source| StartError::Announce { source: Box::new(source) })?;
         if let Some(subnets) = subnets {
@@ -165,7 +182,9 @@ impl Prepared {
                 .await
                 .map_err(|source| StartError::Announce { source: Box::new(source) })?;
         }
-        tasks.spawn(objects::keep(client.clone(), names.clone(), clock.clone(), stop.clone()));
+        let pressure = watch::Sender::new(None);
+        let kept = objects::keep(client.clone(), names.clone(), clock.clone(), pressure.subscribe(), stop.clone());
+        tasks.spawn(kept);
         // 4. The agent, with the pods that have been running all along.
         let node = Arc::new(Node {
             client,
@@ -178,16 +197,24 @@ impl Prepared {
             network,
             hierarchy: hierarchy.ok(),
             machine_env: options.machine_env,
-            hidden: vec![options.data_dir.to_string_lossy().into_owned()],
+            hidden,
             host_ip,
+            pod_processes: options.pod_processes.unwrap_or_else(|| pod_processes(facts.processes_max)),
             gpus: facts.gpus,
             gpus_taken: Mutex::default(),
+            pressure,
         });
         claim_addresses(&node);
         claim_gpus(&node);
         let agent = NodeAgent(Arc::new(Agent::new(node.clone(), tasks.clone(), stop.clone())));
         Ok(Started { names, isolation, missing, door: Arc::new(Door::new(node.clone(), stop.clone())), node, agent })
     }
+}
+
+/// Decides how many processes and threads a pod may have: enough for any training, and a few such pods leave the machine
+/// enough to be helped.
+fn pod_processes(processes_max: u64) -> u64 {
+    (processes_max / 4).min(POD_PROCESSES_MAX)
 }
 
 /// Runs the probe in a process of its own: it forks.

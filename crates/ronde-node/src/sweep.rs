@@ -13,7 +13,7 @@ use crate::{
     orphans,
     sandbox::cgroup::{self, Hierarchy},
     start::{CGROUPS, instance},
-    supervisor::{client, control::Order, folder::PodFolder, record},
+    supervisor::{client, control::Order, folder::PodFolder, record, remove_files},
 };
 
 /// What containers get to end by themselves.
@@ -64,13 +64,23 @@ fn pod_folders(folder: &Path) -> io::Result<Vec<PodFolder>> {
 /// Ends what runs in a pod, gently first; returns whether anything did.
 async fn stop(pod: &PodFolder, instance: &str) -> io::Result<bool> {
     let is_living = client::living(pod)?.is_some();
-    if is_living {
-        end_containers(pod).await?;
+    // One that is killed meanwhile cannot be asked any more; what it leaves behind is ended below.
+    if is_living
+        && let Err(error) = end_containers(pod).await
+        && !client::has_hung_up(&error)
+    {
+        return Err(error);
     }
     client::retire(pod).await?;
     let uid = pod.path().file_name().unwrap_or_default().to_string_lossy();
     let has_groups = !Hierarchy::folders_of(Path::new(CGROUPS), instance).is_empty();
     let orphans = orphans::end(instance, &uid, !has_groups).await?;
+    // What containers have changed is of no use to the next ones.
+    for (name, records) in record::read_all(pod)? {
+        for record in records {
+            remove_files(pod, &name, record.attempt)?;
+        }
+    }
     Ok(is_living || orphans > 0)
 }
 
@@ -93,8 +103,8 @@ fn running(pod: &PodFolder) -> io::Result<Vec<String>> {
     Ok(all.into_iter().filter(|(_, records)| runs(records)).map(|(name, _)| name).collect())
 }
 
-/// Removes the groups of an instance, which are empty by now.
-fn remove_cgroups(instance: &str) {
+/// Removes the groups of an instance, as far as they are empty.
+pub(crate) fn remove_cgroups(instance: &str) {
     for folder in Hierarchy::folders_of(Path::new(CGROUPS), instance) {
         cgroup::remove_tree(&folder);
         // The one that all instances share goes with the last of them.

@@ -36,6 +36,12 @@ impl Capabilities {
         Self(DEFAULT.bits())
     }
 
+    /// Returns the set without the power to make device files, and with them to open the machine's disks.
+    #[must_use]
+    pub fn without_device_files(self) -> Self {
+        Self(self.0 & !CapabilitySet::MKNOD.bits())
+    }
+
     /// Returns the set with some added and some dropped, by their names without `CAP_`, or `ALL`.
     ///
     /// # Errors
@@ -130,6 +136,7 @@ mod tests {
             base.with(&names(&["CAP_CHOWN"]), &names(&["ALL"])),
             base.with(&names(&["chown"]), &names(&["all"]))
         );
+        assert_eq!(base.with(&names(&["MKNOD"]), &[]).map(Capabilities::without_device_files), Ok(base));
         assert_eq!(base.with(&names(&["NONSENSE"]), &[]), Err("NONSENSE".to_owned()));
     }
 }

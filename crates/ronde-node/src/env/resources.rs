@@ -4,7 +4,7 @@ use k8s_openapi::{
     api::core::v1::{Container, ResourceFieldSelector},
     apimachinery::pkg::api::resource,
 };
-use ronde_apiserver::quantity::{Quantity, QuantityError};
+use ronde_text::quantity::{Quantity, QuantityError};
 
 use super::PodFacts;
 

@@ -13,6 +13,7 @@ const INITIALIZED: &str = "Initialized";
 const READY: &str = "Ready";
 const CONTAINERS_READY: &str = "ContainersReady";
 const SCHEDULED: &str = "PodScheduled";
+const DISRUPTED: &str = "DisruptionTarget";
 const OURS: [&str; 5] = [SANDBOX, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED];
 
 /// What a condition says.
@@ -45,6 +46,11 @@ pub(super) fn build(view: &View<'_>, basis: &Basis<'_>) -> Vec<PodCondition> {
     for (name, finding) in found {
         let before = old.iter().find(|condition| condition.type_ == name);
         conditions.push(finding.into_condition(view, name, before));
+    }
+    if let Some(evicted) = view.evicted.filter(|_| conditions.iter().all(|condition| condition.type_ != DISRUPTED)) {
+        let message = Some(evicted.message.clone());
+        let finding = Finding { holds: true, reason: Some("TerminationByKubelet"), message };
+        conditions.push(finding.into_condition(view, DISRUPTED, None));
     }
     conditions
 }

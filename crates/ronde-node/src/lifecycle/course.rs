@@ -37,7 +37,9 @@ impl Course {
 /// When the containers of an ending pod are killed.
 pub(super) fn kill_at(view: &View<'_>) -> Timestamp {
     let deletion = view.pod.metadata.deletion_timestamp.as_ref();
-    let at = deletion.map_or_else(|| after(view.now, grace(view, None)), |time| time.0);
+    // Who has to make room does it at once.
+    let grace = if view.evicted.is_some() { GRACE_MIN } else { grace(view, None) };
+    let at = deletion.map_or_else(|| after(view.now, grace), |time| time.0);
     at.max(after(view.now, GRACE_MIN))
 }
 
@@ -64,6 +66,9 @@ fn failure(view: &View<'_>, phase: Phase, active_until: Option<Timestamp>) -> Op
     if let Some(refused) = view.refused {
         let message = format!("Pod was rejected: {}", refused.message);
         return Some(Cause { reason: refused.reason.clone(), message });
+    }
+    if let Some(evicted) = view.evicted {
+        return Some(evicted.clone());
     }
     let ended_at = if phase.is_terminal() { ended_at(view) } else { None };
     if active_until.is_some_and(|until| ended_at.unwrap_or(view.now) >= until) {

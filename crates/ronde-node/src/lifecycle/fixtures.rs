@@ -18,6 +18,7 @@ pub(super) struct World {
     pub sandbox: Sandbox,
     pub containers: BTreeMap<String, ContainerSeen>,
     pub refused: Option<Cause>,
+    pub evicted: Option<Cause>,
 }
 
 /// A container as it is seen.
@@ -40,6 +41,7 @@ pub(super) fn pod(name: &str) -> World {
         sandbox: Sandbox::Ready { ip: Some(IpAddr::from([10, 1, 0, 7])) },
         containers: BTreeMap::new(),
         refused: None,
+        evicted: None,
     }
 }
 
@@ -208,6 +210,11 @@ impl World {
         self
     }
 
+    pub fn evicted(mut self, message: &str) -> Self {
+        self.evicted = Some(Cause { reason: "Evicted".to_owned(), message: message.to_owned() });
+        self
+    }
+
     pub fn refused(mut self, reason: &str, message: &str) -> Self {
         self.refused = Some(Cause { reason: reason.to_owned(), message: message.to_owned() });
         self.sandbox = Sandbox::Absent;
@@ -242,6 +249,7 @@ impl World {
             now: self.now,
             host_ip: IpAddr::from([192, 168, 0, 1]),
             refused: self.refused.as_ref(),
+            evicted: self.evicted.as_ref(),
             sandbox: &self.sandbox,
             containers: &self.containers,
         })

@@ -17,6 +17,8 @@ pub struct Seen<'a> {
     pub host_ip: IpAddr,
     /// Why the node does not take the pod, if it does not.
     pub refused: Option<&'a Cause>,
+    /// Why the pod has to make room, if it has.
+    pub evicted: Option<&'a Cause>,
     pub sandbox: &'a Sandbox,
     /// Init and ordinary containers by name; absent means never tried.
     pub containers: &'a BTreeMap<String, ContainerSeen>,

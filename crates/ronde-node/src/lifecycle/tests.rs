@@ -539,6 +539,31 @@ fn a_deadline_ends_the_pod() {
 }
 
 #[test]
+fn a_pod_that_has_to_make_room_ends_at_once() {
+    let evicted = || runs().evicted("The node was low on resource: ephemeral-storage. ").at(5);
+    check(
+        "it is stopped",
+        evicted(),
+        "Running
+         a#0 runs, ready
+         > stop a within 2 PodEnds
+         ! spec.containers{a} Normal Killing: Stopping container a",
+    );
+    check(
+        "it does not run again, whatever its policy says",
+        evicted().sees(exited("a", 0, 6)),
+        "Failed, Evicted, The node was low on resource: ephemeral-storage.\x20
+         a#0 ended 0 Completed
+         > tear down
+         ! pod Warning Evicted: The node was low on resource: ephemeral-storage.\x20",
+    );
+    let target = "DisruptionTarget=True@5 TerminationByKubelet";
+    assert!(conditions(&evicted()).contains(target), "{}", conditions(&evicted()));
+    let told = evicted().published();
+    assert!(conditions(&World { evicted: None, ..told }).contains(target), "what was said stays");
+}
+
+#[test]
 fn a_lost_sandbox_is_made_again_if_the_pod_may() {
     check(
         "a lost sandbox is made again",

@@ -7,6 +7,9 @@ use fs_err as fs;
 /// Where control groups are, for the limit that the machine may have put on us.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
+/// What a kernel allows by default, where it does not tell.
+const PROCESSES_MAX: u64 = 32_768;
+
 /// What one machine has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
@@ -14,6 +17,8 @@ pub struct Facts {
     pub memory_bytes: u64,
     /// Of the disk that pods write to.
     pub storage_bytes: u64,
+    /// Processes and threads that the kernel allows.
+    pub processes_max: u64,
     /// Device files of NVIDIA GPUs, by number.
     pub gpus: Vec<String>,
     pub hostname: String,
@@ -35,6 +40,11 @@ impl Facts {
             cpu_milli: std::thread::available_parallelism().map_or(1000, |count| count.get() as u64 * 1000),
             memory_bytes: memory_total(&text("/proc/meminfo")).unwrap_or(1 << 30).min(memory_limit(&text)),
             storage_bytes: storage_total(folder).unwrap_or(0),
+            processes_max: ["/proc/sys/kernel/threads-max", "/proc/sys/kernel/pid_max"]
+                .iter()
+                .filter_map(|path| text(path).parse().ok())
+                .min()
+                .unwrap_or(PROCESSES_MAX),
             gpus: gpus(),
             hostname: of(name.nodename()).to_lowercase(),
             kernel: of(name.release()),

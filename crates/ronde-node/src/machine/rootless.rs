@@ -20,18 +20,21 @@ use ronde_process::{
     fork::{fork, keep_only},
 };
 use rustix::{
+    event::Timespec,
     fs::{FlockOperation, Mode, OFlags},
     process::{Pid, Signal},
     thread::move_into_link_name_space,
 };
 
 use super::probe::Missing;
-use crate::sandbox::init::rustix_exit;
+use crate::{presence::Presence, sandbox::init::rustix_exit};
 
 /// Subordinate ids that are mapped beside our own, if the machine gives us some.
 const IDS_MAX: u32 = 65_536;
 /// Larger packets make `slirp4netns` faster; this is the largest that it takes.
 const MTU: &str = "--mtu=65520";
+/// How often the holder looks for its folder.
+const FOLDER_CHECK: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
 /// The namespaces without root.
 pub struct Home {
@@ -131,7 +134,7 @@ fn link_to_machine(holder: u32, ended: io::PipeReader) -> io::Result<()> {
     })
 }
 
-/// The holder's life: take the lock, say so, and sleep until killed.
+/// The holder's life: take the lock, say so, and sleep until killed or until its folder is gone.
 fn hold(lock: &Path, mut go: io::PipeReader, tell: &io::PipeWriter, alive: &io::PipeWriter) -> ! {
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"ronde-holder");
@@ -143,17 +146,18 @@ fn hold(lock: &Path, mut go: io::PipeReader, tell: &io::PipeWriter, alive: &io::
         Err(error) => (&*tell).write_all(error.to_string().as_bytes()),
     }
     .unwrap_or_default();
-    let Ok(file) = taken else { rustix_exit(1) };
-    keep_only(&[file.as_fd(), alive.as_fd()]);
+    let Ok(mut presence) = taken.and_then(|file| Presence::new(file, lock)) else { rustix_exit(1) };
+    keep_only(&[presence.as_fd(), alive.as_fd()]);
     if let Ok(nothing) = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty()) {
         let _ = rustix::stdio::dup2_stdin(&nothing);
         let _ = rustix::stdio::dup2_stdout(&nothing);
         let _ = rustix::stdio::dup2_stderr(&nothing);
     }
     let _ = std::env::set_current_dir("/");
-    loop {
-        let _ = rustix::event::poll(&mut [], None);
+    while !presence.is_gone() {
+        let _ = rustix::event::poll(&mut [], Some(&FOLDER_CHECK));
     }
+    rustix_exit(0)
 }
 
 fn take(lock: &Path) -> io::Result<OwnedFd> {

@@ -46,6 +46,13 @@ pub async fn probe_forwarding(netns: &Netns, bridge: &str) -> Option<Missing> {
     })
 }
 
+/// Lists the names of all tables; none where there is no `nft`.
+pub async fn tables(netns: &Netns) -> Vec<String> {
+    let listed = timeout(PATIENCE, netns.run(|| nft(&["list", "tables", "ip"], ""))).await;
+    let Ok(Ok(listed)) = listed else { return Vec::new() };
+    listed.lines().filter_map(|line| line.split_whitespace().nth(2)).map(str::to_owned).collect()
+}
+
 /// Removes the table; a machine without it, or without `nft`, is as wanted.
 pub async fn remove(netns: &Netns, table: &str) {
     // Made first, for removing what is not there is an error.

@@ -25,21 +25,17 @@ pub async fn ensure(netns: &Netns, state: &mut State, state_dir: &Path) -> Resul
     Ok(netns.run(|| set(true)).await.err().map(missing))
 }
 
-/// Turns forwarding off again if it was we who turned it on.
+/// Turns forwarding off again, unless another instance needs it. For who has turned it on.
 ///
 /// # Errors
-/// If the kernel does not say which links there are, or the state cannot be kept.
-pub async fn put_back(netns: &Netns, state: &mut State, state_dir: &Path) -> Result<(), NetError> {
-    if !state.forwarding_enabled {
-        return Ok(());
-    }
+/// If the kernel does not say which links there are.
+pub async fn put_back(netns: &Netns) -> Result<(), NetError> {
     let netlink = netns.netlink().await.map_err(NetError::Namespace)?;
     let is_needed = links::names(&netlink).await?.iter().any(|name| name.starts_with(BRIDGE_PREFIX));
     if !is_needed && let Err(error) = netns.run(|| set(false)).await {
         tracing::warn!(%error, "forwarding of packets stays on");
     }
-    state.forwarding_enabled = false;
-    state.write(state_dir)
+    Ok(())
 }
 
 fn is_on() -> io::Result<bool> {

@@ -71,6 +71,16 @@ pub async fn ensure_bridge(netlink: &Handle, name: &str, address: Ipv4Net, mtu: 
     Ok(Bridge { index, mtu })
 }
 
+/// Gives a link a text that everybody can read, `ip link` too.
+///
+/// # Errors
+/// If the kernel refuses.
+pub async fn set_alias(netlink: &Handle, index: u32, alias: &str) -> Result<(), NetError> {
+    let named = LinkUnspec::new_with_index(index).append_extra_attribute(LinkAttribute::IfAlias(alias.to_owned()));
+    let set = netlink.link().change(named.build()).execute().await;
+    set.map_err(|error| NetError::Netlink { what: "describe the bridge".to_owned(), source: to_io(error) })
+}
+
 /// Joins a namespace to the bridge; tells whether the link is new.
 ///
 /// # Errors
@@ -179,6 +189,34 @@ pub async fn ports(netlink: &Handle, bridge: u32) -> Result<Vec<(String, Option<
         .filter(is_port)
         .map(|link| (name(&link), mac(&link).and_then(address_of)))
         .collect())
+}
+
+/// A link as it is found.
+#[derive(Debug)]
+pub struct Found {
+    pub name: String,
+    pub alias: Option<String>,
+    /// Whether other links are attached to it.
+    pub has_ports: bool,
+}
+
+/// Lists the links whose names begin in some way.
+///
+/// # Errors
+/// If the kernel does not say.
+pub async fn find_all(netlink: &Handle, prefix: &str) -> Result<Vec<Found>, NetError> {
+    let all = list(netlink).await?;
+    let has_ports = |index: u32| all.iter().any(|link| link.attributes.contains(&LinkAttribute::Controller(index)));
+    let alias = |link: &LinkMessage| {
+        link.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::IfAlias(alias) => Some(alias.clone()),
+            _ => None,
+        })
+    };
+    let ours = all.iter().filter(|link| name(link).starts_with(prefix));
+    let found =
+        |link: &LinkMessage| Found { name: name(link), alias: alias(link), has_ports: has_ports(link.header.index) };
+    Ok(ours.map(found).collect())
 }
 
 /// Lists the names of all links.

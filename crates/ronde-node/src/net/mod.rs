@@ -5,6 +5,7 @@
 //! are the daemon's work, in a namespace of their own (so that no port of the machine is in their way), and end with
 //! it. [`remove_all`] takes everything away. No module here watches the API: the caller hands over a [`ClusterView`].
 
+mod alias;
 mod dns;
 mod firewall;
 mod forwarding;
@@ -38,9 +39,11 @@ use tokio::{net::TcpStream, sync::watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
+    alias::Alias,
     dns::{NameServer, Upstream, Zone},
     leases::Leases,
     links::{Bridge, Inside, Port},
+    names::BRIDGE_PREFIX,
     proxy::{Plan, Realms},
     state::State,
 };
@@ -150,6 +153,8 @@ impl Network {
         } else {
             vec![no_outside("an ordinary user's pods have no link to the machine's network (package `slirp4netns`)")]
         };
+
+        links::set_alias(&netlink, bridge.index, &alias(&options)?.to_string()).await?;
 
         // 4. services and names
         let services = wire_services(&netlink, &bridge, &options.instance, &subnets).await?;
@@ -288,20 +293,72 @@ impl Network {
 /// # Errors
 /// If the kernel refuses.
 pub async fn remove_all(instance: &str, state_dir: &Path, place: &Place) -> Result<(), NetError> {
+    remove_bridge(&names::bridge(instance), place).await?;
+    // What the bridge has said is done by now; one that never was said nothing.
+    match State::read(state_dir)? {
+        Some(mut state) if state.forwarding_enabled => {
+            forwarding::put_back(&place.netns().await.map_err(NetError::Namespace)?).await?;
+            state.forwarding_enabled = false;
+            state.write(state_dir)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same for an instance whose data directory is gone, by the name of its bridge.
+///
+/// # Errors
+/// If the kernel refuses.
+pub async fn remove_bridge(bridge: &str, place: &Place) -> Result<(), NetError> {
     let machine = place.netns().await.map_err(NetError::Namespace)?;
     let netlink = machine.netlink().await.map_err(NetError::Namespace)?;
-    let bridge = names::bridge(instance);
-    if let Some(index) = links::find(&netlink, &bridge).await? {
+    let found = links::find_all(&netlink, bridge).await?;
+    let alias = found.into_iter().find(|link| link.name == bridge).and_then(|link| link.alias);
+    if let Some(index) = links::find(&netlink, bridge).await? {
         for (port, _) in links::ports(&netlink, index).await? {
             links::remove(&netlink, &port).await?;
         }
-        links::remove(&netlink, &bridge).await?;
+        links::remove(&netlink, bridge).await?;
     }
-    firewall::remove(&machine, &names::table(instance)).await;
-    match State::read(state_dir)? {
-        Some(mut state) => forwarding::put_back(&machine, &mut state, state_dir).await,
-        None => Ok(()),
+    firewall::remove(&machine, &names::table_of(bridge)).await;
+    match alias.as_deref().map(Alias::parse) {
+        Some(Alias { forwarding_enabled: true, .. }) => forwarding::put_back(&machine).await,
+        _ => Ok(()),
     }
+}
+
+/// The network of an instance, as the kernel knows it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Trace {
+    pub bridge: String,
+    pub data_dir: Option<PathBuf>,
+    /// Whether a pod or a daemon is attached to it, perhaps one that we do not see.
+    pub is_used: bool,
+}
+
+/// Finds the networks of all instances, by the names of bridges and firewall tables.
+///
+/// # Errors
+/// If the kernel does not say.
+pub async fn traces(place: &Place) -> Result<Vec<Trace>, NetError> {
+    let machine = place.netns().await.map_err(NetError::Namespace)?;
+    let netlink = machine.netlink().await.map_err(NetError::Namespace)?;
+    let links = links::find_all(&netlink, BRIDGE_PREFIX).await?.into_iter();
+    let mut traces: Vec<Trace> = links
+        .map(|link| Trace {
+            bridge: link.name,
+            data_dir: link.alias.as_deref().map(Alias::parse).and_then(|alias| alias.data_dir),
+            is_used: link.has_ports,
+        })
+        .collect();
+    for table in firewall::tables(&machine).await {
+        let Some(hash) = table.strip_prefix(&names::table_of(BRIDGE_PREFIX)) else { continue };
+        let bridge = format!("{BRIDGE_PREFIX}{hash}");
+        if traces.iter().all(|trace| trace.bridge != bridge) {
+            traces.push(Trace { bridge, data_dir: None, is_used: false });
+        }
+    }
+    Ok(traces)
 }
 
 /// Lets packets of pods out, under the machine's address; says what is in the way.
@@ -318,6 +375,15 @@ async fn open_outside(
     let dropped = firewall::probe_forwarding(machine, &bridge).await;
     let offline = (!has_outside).then(|| no_outside("this machine has no default route"));
     Ok([forwarding, masquerade, dropped, offline].into_iter().flatten().collect())
+}
+
+/// What the bridge says of its instance.
+fn alias(options: &NetworkOptions) -> Result<Alias, NetError> {
+    let state = State::read(&options.state_dir)?;
+    Ok(Alias {
+        data_dir: options.state_dir.parent().map(Path::to_owned),
+        forwarding_enabled: state.is_some_and(|state| state.forwarding_enabled),
+    })
 }
 
 fn no_outside(what: &str) -> Missing {

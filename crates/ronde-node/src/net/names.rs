@@ -19,7 +19,12 @@ pub fn bridge(instance: &str) -> String {
 
 /// Returns the name of the firewall table of an instance.
 pub fn table(instance: &str) -> String {
-    bridge(instance).replace('-', "_")
+    table_of(&bridge(instance))
+}
+
+/// Returns the name of the firewall table that goes with a bridge.
+pub fn table_of(bridge: &str) -> String {
+    bridge.replace('-', "_")
 }
 
 /// Returns the name of the link to an instance's services.

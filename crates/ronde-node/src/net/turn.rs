@@ -37,7 +37,10 @@ impl Turn {
                 Ok(name) => return Ok(Some(Self { _name: name })),
                 Err(error) if error.kind() != io::ErrorKind::AddrInUse => return Err(error),
                 Err(_) if begun.elapsed() > PATIENCE => {
-                    tracing::warn!("another ronde has been choosing its subnets for {PATIENCE:?}: not waiting for it");
+                    tracing::warn!(
+                        "another ronde has been choosing its subnets for {} s: not waiting for it",
+                        PATIENCE.as_secs()
+                    );
                     return Ok(None);
                 }
                 Err(_) => sleep(PAUSE).await,

@@ -4,7 +4,9 @@
 //! settings (pure); the supervisor makes them, the first process of the container joins, and both are removed at the end.
 
 use std::{
+    collections::BTreeSet,
     io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -27,6 +29,9 @@ pub struct Cgroup {
 pub struct Folder {
     pub path: PathBuf,
     pub settings: Vec<(String, String)>,
+    /// What is written into the folder around it, which the containers of a pod share.
+    #[serde(default)]
+    pub of_pod: Vec<(String, String)>,
 }
 
 /// What a container may use; nothing means as much as there is.
@@ -35,15 +40,17 @@ pub struct Limits {
     pub memory_bytes: Option<u64>,
     pub cpu_milli: Option<u64>,
     pub cpu_request_milli: Option<u64>,
+    /// Of the whole pod.
+    pub pod_processes: Option<u64>,
 }
 
 /// What this machine has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hierarchy {
     /// One tree for everything.
-    Unified { root: PathBuf },
+    Unified { root: PathBuf, has_pids: bool },
     /// One tree for each controller that we use.
-    Split { memory: Option<PathBuf>, cpu: Option<PathBuf> },
+    Split { memory: Option<PathBuf>, cpu: Option<PathBuf>, pids: Option<PathBuf> },
 }
 
 impl Hierarchy {
@@ -56,33 +63,44 @@ impl Hierarchy {
             let ours = [root.to_owned(), root.join(PARENT), root.join(PARENT).join(instance)];
             let enabled = ours.iter().try_for_each(|folder| make(folder).and_then(|()| enable_controllers(folder)));
             enabled.and_then(|()| try_one(&ours[2])).map_err(|error| error.to_string())?;
-            return Ok(Self::Unified { root: root.to_owned() });
+            let controllers = fs::read_to_string(ours[2].join("cgroup.subtree_control")).unwrap_or_default();
+            let has_pids = controllers.split_whitespace().any(|controller| controller == "pids");
+            return Ok(Self::Unified { root: root.to_owned(), has_pids });
         }
         let usable = |controller: &str| {
             let path = root.join(controller);
             let is_there = path.join("cgroup.procs").exists();
             (is_there && try_one(&path.join(PARENT).join(instance)).is_ok()).then_some(path)
         };
-        match (usable("memory"), usable("cpu")) {
-            (None, None) => Err(format!("no group can be made in {}", root.display())),
-            (memory, cpu) => Ok(Self::Split { memory, cpu }),
+        match (usable("memory"), usable("cpu"), usable("pids")) {
+            (None, None, None) => Err(format!("no group can be made in {}", root.display())),
+            (memory, cpu, pids) => Ok(Self::Split { memory, cpu, pids }),
         }
+    }
+
+    /// Whether the number of processes can be limited.
+    pub fn limits_processes(&self) -> bool {
+        matches!(self, Self::Unified { has_pids: true, .. } | Self::Split { pids: Some(_), .. })
     }
 
     /// Decides the folders and settings of one container.
     pub fn plan(&self, instance: &str, pod: &str, container: &str, limits: Limits) -> Cgroup {
         let name = Path::new(PARENT).join(instance).join(pod).join(container);
         let folders = match self {
-            Self::Unified { root } => {
+            Self::Unified { root, has_pids } => {
                 let mut settings = unified_memory(limits);
                 settings.extend(unified_cpu(limits));
-                vec![Folder { path: root.join(&name), settings }]
+                let of_pod = if *has_pids { processes(limits) } else { Vec::new() };
+                vec![Folder { path: root.join(&name), settings, of_pod }]
             }
-            Self::Split { memory, cpu } => {
-                let memory =
-                    memory.as_ref().map(|root| Folder { path: root.join(&name), settings: split_memory(limits) });
-                let cpu = cpu.as_ref().map(|root| Folder { path: root.join(&name), settings: split_cpu(limits) });
-                memory.into_iter().chain(cpu).collect()
+            Self::Split { memory, cpu, pids } => {
+                let folder = |root: &Option<PathBuf>, settings, of_pod| {
+                    root.as_ref().map(|root| Folder { path: root.join(&name), settings, of_pod })
+                };
+                let memory = folder(memory, split_memory(limits), Vec::new());
+                let cpu = folder(cpu, split_cpu(limits), Vec::new());
+                let pids = folder(pids, Vec::new(), processes(limits));
+                [memory, cpu, pids].into_iter().flatten().collect()
             }
         };
         Cgroup { folders }
@@ -90,9 +108,31 @@ impl Hierarchy {
 
     /// The folders in which an instance keeps its groups.
     pub fn folders_of(root: &Path, instance: &str) -> Vec<PathBuf> {
-        let roots = [root.to_owned(), root.join("memory"), root.join("cpu")];
+        let roots = [root.to_owned(), root.join("memory"), root.join("cpu"), root.join("pids")];
         roots.into_iter().map(|root| root.join(PARENT).join(instance)).filter(|path| path.exists()).collect()
     }
+}
+
+/// The names of the instances of this user that have groups.
+pub fn instances(root: &Path) -> Vec<String> {
+    let own = rustix::process::getuid().as_raw();
+    let roots = [root.to_owned(), root.join("memory"), root.join("cpu")];
+    let parents = roots.iter().filter_map(|root| fs::read_dir(root.join(PARENT)).ok()).flatten();
+    let ours = parents.filter_map(|entry| {
+        let metadata = entry.as_ref().ok()?.metadata().ok()?;
+        (metadata.is_dir() && metadata.uid() == own).then(|| entry.ok()?.file_name().into_string().ok()).flatten()
+    });
+    ours.collect::<BTreeSet<String>>().into_iter().collect()
+}
+
+/// The processes in the groups of an instance, each with its pod.
+pub fn processes_of_instance(root: &Path, instance: &str) -> Vec<(String, i32)> {
+    let folders = Hierarchy::folders_of(root, instance).into_iter().filter_map(|folder| fs::read_dir(folder).ok());
+    let pods = folders.flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let pods: BTreeSet<String> = pods.collect();
+    pods.into_iter()
+        .flat_map(|pod| processes_of(root, instance, &pod).into_iter().map(move |pid| (pod.clone(), pid)))
+        .collect()
 }
 
 /// The processes in the groups of a pod: what outlived its supervisor, where it had no pid namespace.
@@ -127,6 +167,11 @@ fn remove_below(folder: &Path, depth: usize) {
         inside.filter(|path| path.is_dir()).for_each(|path| remove_below(&path, depth + 1));
     }
     let _ = rustix::fs::rmdir(folder);
+}
+
+/// Containers of a pod may have what the others leave; the setting is the same in both versions.
+fn processes(limits: Limits) -> Vec<(String, String)> {
+    limits.pod_processes.map(|most| ("pids.max".to_owned(), most.to_string())).into_iter().collect()
 }
 
 fn unified_memory(limits: Limits) -> Vec<(String, String)> {
@@ -200,6 +245,9 @@ impl Cgroup {
             for (file, value) in &folder.settings {
                 fs::write(folder.path.join(file), value)?;
             }
+            for (file, value) in &folder.of_pod {
+                fs::write(folder.path.with_file_name(file), value)?;
+            }
         }
         Ok(())
     }
@@ -242,7 +290,11 @@ mod tests {
             .folders
             .iter()
             .flat_map(|folder| {
-                folder.settings.iter().map(|(file, value)| format!("{}/{file}={value}", folder.path.display()))
+                let of_pod = folder.path.parent().unwrap().display();
+                let own =
+                    folder.settings.iter().map(|(file, value)| format!("{}/{file}={value}", folder.path.display()));
+                own.chain(folder.of_pod.iter().map(move |(file, value)| format!("{of_pod}/{file}={value}")))
+                    .collect::<Vec<_>>()
             })
             .collect();
         assert_eq!(lines, expected, "{what}");
@@ -250,9 +302,15 @@ mod tests {
 
     #[test]
     fn limits_become_settings() {
-        let split = Hierarchy::Split { memory: Some(PathBuf::from("/m")), cpu: Some(PathBuf::from("/c")) };
-        let unified = Hierarchy::Unified { root: PathBuf::from("/u") };
-        let limits = Limits { memory_bytes: Some(1 << 20), cpu_milli: Some(500), cpu_request_milli: Some(250) };
+        let tree = |path: &str| Some(PathBuf::from(path));
+        let split = Hierarchy::Split { memory: tree("/m"), cpu: tree("/c"), pids: tree("/p") };
+        let unified = Hierarchy::Unified { root: PathBuf::from("/u"), has_pids: true };
+        let limits = Limits {
+            memory_bytes: Some(1 << 20),
+            cpu_milli: Some(500),
+            cpu_request_milli: Some(250),
+            pod_processes: Some(1000),
+        };
         check(
             "all, split",
             &split,
@@ -261,6 +319,7 @@ mod tests {
                 "/m/ronde/i1/pod/c/memory.limit_in_bytes=1048576",
                 "/c/ronde/i1/pod/c/cpu.cfs_quota_us=50000",
                 "/c/ronde/i1/pod/c/cpu.shares=256",
+                "/p/ronde/i1/pod/pids.max=1000",
             ],
         );
         check(
@@ -272,8 +331,13 @@ mod tests {
                 "/u/ronde/i1/pod/c/memory.oom.group=1",
                 "/u/ronde/i1/pod/c/cpu.max=50000 100000",
                 "/u/ronde/i1/pod/c/cpu.weight=10",
+                "/u/ronde/i1/pod/pids.max=1000",
             ],
         );
+        let few = Hierarchy::Unified { root: PathBuf::from("/u"), has_pids: false };
+        let processes = Limits { pod_processes: Some(1000), ..Limits::default() };
+        let without = ["/u/ronde/i1/pod/c/memory.oom.group=1", "/u/ronde/i1/pod/c/cpu.weight=1"];
+        check("processes are not counted here", &few, processes, &without);
         check("nothing asked", &split, Limits::default(), &["/c/ronde/i1/pod/c/cpu.shares=2"]);
         let tiny = Limits { cpu_milli: Some(1), ..Limits::default() };
         check(

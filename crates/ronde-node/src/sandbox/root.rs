@@ -163,6 +163,8 @@ fn remount_tree_read_only(target: &Path) -> io::Result<()> {
         match remount_read_only(mount) {
             // Another mount covers it: nobody can reach it.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            // It is inside of what is closed to us, and so to the container.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::ACCESS.raw_os_error()) => {}
             done => done?,
         }
     }
@@ -187,10 +189,13 @@ fn remount_read_only(target: &str) -> io::Result<()> {
     mount_remount(target, flags, "").map_err(|error| named(error, "make read-only", target))
 }
 
+/// Covers a folder. What cannot be covered may not be shown: it has the keys to the machine in it.
 fn hide(root: BorrowedFd<'_>, path: &str) -> io::Result<()> {
     match find(root, path, Missing::Refuse) {
         Ok(place) => memory(&place, "size=4k,mode=0555", MountFlags::RDONLY),
-        Err(_) => Ok(()),
+        // Below a folder that the container has for itself.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -235,8 +240,11 @@ fn put_sys(root: BorrowedFd<'_>) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
     if mount("sysfs", &place, "sysfs", flags, None).is_err() {
         mount_bind_recursive("/sys", &place).map_err(|error| named(error, "mount", "/sys"))?;
+        // The machine's control groups came along, which root could change: rather nothing at all.
         let covered = find(root, "/sys", Missing::Refuse)?;
-        let _ = remount_tree_read_only(Path::new(&name_of(&covered)));
+        if remount_tree_read_only(Path::new(&name_of(&covered))).is_err() {
+            hide(root, "/sys")?;
+        }
     }
     Ok(())
 }

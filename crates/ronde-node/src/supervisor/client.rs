@@ -59,6 +59,12 @@ pub async fn order(folder: &PodFolder, order: &Order) -> io::Result<()> {
     timeout(ANSWER_TIMEOUT, ask(&mut stream, order)).await.map_err(|_| io::ErrorKind::TimedOut)?
 }
 
+/// Tells whether an order failed because the supervisor was ending.
+pub fn has_hung_up(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof)
+}
+
 /// Connects to a container's streams; frames go both ways from now on.
 pub async fn attach(folder: &PodFolder, container: &str) -> io::Result<BufReader<UnixStream>> {
     let mut stream = BufReader::new(connect(folder).await?);

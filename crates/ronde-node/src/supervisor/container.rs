@@ -28,8 +28,9 @@ use super::{
     connection::Connection,
     control::Frame,
     folder::PodFolder,
-    record::{End, Record},
+    record::{End, Record, Unwritten},
     run::complain,
+    spare,
 };
 use crate::{
     logs::{self, write::LogWriter},
@@ -47,6 +48,8 @@ const REPORT_BYTES_MAX: usize = 16 << 10;
 /// Exit code of a container that could not be started.
 const NOT_STARTED: i32 = 128;
 const KILLED: i32 = 137;
+/// Of the words that say why a container did not start.
+const MESSAGE_BYTES_MAX: usize = 2 << 10;
 /// Input of an attached client that the container does not read.
 const INPUT_BYTES_MAX: usize = 1 << 20;
 
@@ -92,6 +95,7 @@ impl Container {
         folder: &PodFolder,
         spec: ContainerSpec,
         pids: Option<&Child>,
+        unwritten: &mut Unwritten,
         now: Timestamp,
     ) -> io::Result<Self> {
         let record_path = folder.record(&spec.name, spec.attempt);
@@ -101,7 +105,7 @@ impl Container {
             Ok(container) => Ok(container),
             Err(error) => {
                 record.end = Some(failed(error.to_string(), now));
-                record.write(&record_path)?;
+                write_record(unwritten, &record, &record_path);
                 Err(error)
             }
         }
@@ -168,7 +172,7 @@ impl Container {
     }
 
     /// Takes what the first process has to say; returns whether the record has changed.
-    pub fn take_reports(&mut self, now: Timestamp) -> bool {
+    pub fn take_reports(&mut self, now: Timestamp, unwritten: &mut Unwritten) -> bool {
         let mut changed = false;
         while let Some((report, handle)) = receive(self.report.as_fd()) {
             match report {
@@ -177,7 +181,7 @@ impl Container {
                     self.program = handle;
                     self.record.started_at = Some(now);
                     self.record.pid = Some(self.init.pid.as_raw_nonzero().get().cast_unsigned());
-                    write_record(&self.record, &self.record_path);
+                    write_record(unwritten, &self.record, &self.record_path);
                     changed = true;
                 }
                 Report::Failed { .. } | Report::Ended { .. } => self.said = Some(report),
@@ -290,14 +294,14 @@ impl Container {
     }
 
     /// Writes down the end: the rest of the output first, then the record.
-    pub fn finish(mut self, now: Timestamp, connections: &mut [Connection]) {
-        self.take_reports(now);
+    pub fn finish(mut self, now: Timestamp, connections: &mut [Connection], unwritten: &mut Unwritten) {
+        self.take_reports(now, unwritten);
         for index in 0..self.outputs.len() {
             self.drain(index, now, connections);
         }
         self.record.end = Some(self.end(now));
         self.log.finish(now);
-        write_record(&self.record, &self.record_path);
+        write_record(unwritten, &self.record, &self.record_path);
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();
         }
@@ -332,13 +336,15 @@ impl Container {
     }
 }
 
-fn write_record(record: &Record, path: &Path) {
-    if let Err(error) = record.write(path) {
+fn write_record(unwritten: &mut Unwritten, record: &Record, path: &Path) {
+    if let Err(error) = unwritten.write(path, record) {
         complain("cannot write a record", &error);
     }
 }
 
-fn failed(message: String, at: Timestamp) -> End {
+fn failed(mut message: String, at: Timestamp) -> End {
+    // The rest of its block is for the record.
+    message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
     End { at, code: NOT_STARTED, signal: None, out_of_memory: false, failed: Some(message), lost: false }
 }
 
@@ -398,12 +404,13 @@ fn receive(socket: BorrowedFd<'_>) -> Option<(Report, Option<OwnedFd>)> {
     Some((report, handle))
 }
 
-/// Deletes what only a running attempt needs: its changed files, and the way into it.
+/// Deletes what only a running attempt needs: its changed files, the way into it, and the room for its end.
 pub fn remove_files(folder: &PodFolder, container: &str, number: u32) -> io::Result<()> {
     let attempt = folder.attempt(container, number);
     let trees = ["root", "layers", "tmp"].map(|part| fs::remove_dir_all(attempt.join(part)));
-    let entry = fs::remove_file(folder.entry(container, number));
-    for removed in trees.into_iter().chain([entry]) {
+    let record = folder.record(container, number);
+    let files = [folder.entry(container, number), spare::of(&record)].map(fs::remove_file);
+    for removed in trees.into_iter().chain(files) {
         match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

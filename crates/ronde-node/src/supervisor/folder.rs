@@ -11,6 +11,12 @@ impl PodFolder {
         &self.0
     }
 
+    /// The data directory that the pod belongs to, by the folder's name alone.
+    pub fn data_dir(&self) -> Option<&Path> {
+        let pods = self.0.parent()?;
+        (pods.file_name()? == "pods").then(|| pods.parent()?.parent()).flatten()
+    }
+
     /// What the supervisor was started with.
     pub fn description(&self) -> PathBuf {
         self.0.join("pod.json")

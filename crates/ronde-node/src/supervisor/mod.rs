@@ -12,6 +12,7 @@ pub mod control;
 pub mod folder;
 pub mod record;
 mod run;
+pub(crate) mod spare;
 pub(crate) mod start;
 
 pub use self::{

@@ -1,14 +1,19 @@
 //! What is known of one attempt of a container, on disk. Written by the supervisor, read by everybody.
 //!
-//! A record is made before the process is: an attempt that has one is never started again.
+//! A record is made before the process is: an attempt that has one is never started again. Its end can be written on a
+//! full disk too ([`super::spare`]); where a disk fails altogether, [`Unwritten`] keeps it until it can be written.
 
-use std::{collections::BTreeMap, io, path::Path};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+};
 
 use fs_err as fs;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::folder::PodFolder;
+use super::{folder::PodFolder, spare};
 
 /// One attempt of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,9 +57,7 @@ impl Record {
 
     /// Writes the record in one step: a reader sees the old one or the new one.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        let fresh = path.with_extension("new");
-        fs::write(&fresh, serde_json::to_vec(self)?)?;
-        fs::rename(&fresh, path)
+        spare::write(path, self)
     }
 
     /// Writes the first record of an attempt.
@@ -62,16 +65,45 @@ impl Record {
     /// # Errors
     /// If there is one already, or it cannot be written.
     pub fn create(&self, path: &Path) -> io::Result<()> {
-        use io::Write as _;
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).open(path)?;
-        file.write_all(&serde_json::to_vec(self)?)
+        spare::create(path, self)
     }
 
     pub fn read(path: &Path) -> io::Result<Self> {
         serde_json::from_slice(&fs::read(path)?).map_err(io::Error::other)
+    }
+}
+
+/// Records that the disk has not taken yet, by path.
+#[derive(Debug, Default)]
+pub struct Unwritten(BTreeMap<PathBuf, Record>);
+
+impl Unwritten {
+    /// Writes a record, or keeps it to be written later.
+    pub fn write(&mut self, path: &Path, record: &Record) -> io::Result<()> {
+        match record.write(path) {
+            Ok(()) => {
+                self.0.remove(path);
+                Ok(())
+            }
+            Err(error) => {
+                self.0.insert(path.to_owned(), record.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Tries to write what is kept; returns whether any of it is written now.
+    pub fn retry(&mut self) -> bool {
+        let before = self.0.len();
+        self.0.retain(|path, record| record.write(path).is_err());
+        self.0.len() < before
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The supervisor's loop: wait for anything, handle it, go back.
 //!
-//! It ends when it is told to quit and everything has ended.
+//! It ends when it is told to quit, or its folder is deleted, and everything has ended.
 
 use std::{
     collections::BTreeMap,
@@ -24,16 +24,24 @@ use super::{
     container::Container,
     control::{Answer, Order},
     folder::PodFolder,
+    record::Unwritten,
 };
-use crate::sandbox::{
-    init::rustix_exit,
-    spec::{ContainerSpec, Pids},
+use crate::{
+    presence::Presence,
+    sandbox::{
+        init::rustix_exit,
+        spec::{ContainerSpec, Pids},
+    },
+    start::instance,
+    sweep::remove_cgroups,
 };
 
 /// The daemon has a few connections, and each attached client one.
 const CONNECTIONS_MAX: usize = 256;
-/// How often a client that reads nothing is looked at, while there is one.
+/// How often a client that reads nothing, or a disk that takes nothing, is looked at while there is one.
 const STALL_CHECK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// How often the pod's folder is looked for: two system calls.
+const FOLDER_CHECK: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
 pub struct Supervisor {
     alone: Alone,
@@ -43,7 +51,14 @@ pub struct Supervisor {
     connections: Vec<Connection>,
     /// Holds the pid namespace that the containers share, if they do.
     pause: Option<Child>,
+    unwritten: Unwritten,
     quitting: bool,
+    /// Whether the folder is gone.
+    is_orphan: bool,
+    /// The lock, which is in the pod's folder.
+    presence: Presence,
+    /// When the folder was last looked for.
+    looked_at: Timestamp,
     _lock: OwnedFd,
 }
 
@@ -61,10 +76,25 @@ impl Supervisor {
     pub fn new(alone: Alone, folder: PodFolder, lock: OwnedFd) -> io::Result<Self> {
         let listener = listen(&folder)?;
         let (containers, connections) = (BTreeMap::new(), Vec::new());
-        Ok(Self { alone, folder, listener, containers, connections, pause: None, quitting: false, _lock: lock })
+        let unwritten = Unwritten::default();
+        let presence = Presence::new(&lock, &folder.lock())?;
+        Ok(Self {
+            alone,
+            folder,
+            listener,
+            containers,
+            connections,
+            pause: None,
+            unwritten,
+            quitting: false,
+            is_orphan: false,
+            presence,
+            looked_at: now(),
+            _lock: lock,
+        })
     }
 
-    /// Serves until told to quit.
+    /// Serves until told to quit, or until the folder is gone.
     pub fn run(&mut self) {
         while !(self.quitting && self.containers.is_empty()) {
             // 1. Wait for something to happen.
@@ -81,11 +111,26 @@ impl Supervisor {
             }
             // 3. Forget what has ended.
             self.finish_ended(now);
+            if self.unwritten.retry() {
+                self.tell_watchers();
+            }
             self.connections.retain_mut(|connection| connection.is_alive(now));
+            // 4. Nobody can reach a pod whose folder is gone.
+            self.look_for_folder(now);
         }
         if let Some(pause) = &self.pause {
             let _ = pause.signal(rustix::process::Signal::KILL);
             let _ = pause.wait();
+        }
+        if self.is_orphan {
+            self.remove_groups();
+        }
+    }
+
+    /// The last pod of an instance that is gone takes the control groups with it; nobody else knows of them.
+    fn remove_groups(&self) {
+        if let Some(data_dir) = self.folder.data_dir() {
+            remove_cgroups(&instance(data_dir));
         }
     }
 
@@ -93,8 +138,8 @@ impl Supervisor {
         let tokens = self.tokens();
         let mut set: Vec<PollFd<'_>> =
             tokens.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let stalled = self.connections.iter().any(Connection::has_pending);
-        match poll(&mut set, stalled.then_some(&STALL_CHECK)) {
+        let waits = self.connections.iter().any(Connection::has_pending) || !self.unwritten.is_empty();
+        match poll(&mut set, Some(if waits { &STALL_CHECK } else { &FOLDER_CHECK })) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -125,7 +170,7 @@ impl Supervisor {
             Token::Connection(index) => self.serve(*index, flags, now),
             Token::Report(name) => {
                 if let Some(container) = self.containers.get_mut(name)
-                    && container.take_reports(now)
+                    && container.take_reports(now, &mut self.unwritten)
                 {
                     self.tell_watchers();
                 }
@@ -216,10 +261,27 @@ impl Supervisor {
         }
         let pids = self.pause.as_ref().filter(|_| spec.pids == Pids::Pod);
         let name = spec.name.clone();
-        let started = Container::start(self.alone, &self.folder, spec, pids, now);
+        let started = Container::start(self.alone, &self.folder, spec, pids, &mut self.unwritten, now);
         self.tell_watchers();
         self.containers.insert(name, started?);
         Ok(())
+    }
+
+    /// Ends the pod when its folder was deleted or moved away.
+    fn look_for_folder(&mut self, now: Timestamp) {
+        // The clock of the machine may be set back.
+        if self.quitting || now.duration_since(self.looked_at).abs().as_secs() < FOLDER_CHECK.tv_sec {
+            return;
+        }
+        self.looked_at = now;
+        if self.presence.is_gone() {
+            complain("ending the pod", &io::Error::other("its folder is gone"));
+            self.quitting = true;
+            self.is_orphan = true;
+            for container in self.containers.values() {
+                let _ = container.signal(9, true);
+            }
+        }
     }
 
     fn finish_ended(&mut self, now: Timestamp) {
@@ -231,7 +293,7 @@ impl Supervisor {
             .collect();
         for name in ended {
             if let Some(container) = self.containers.remove(&name) {
-                container.finish(now, &mut self.connections);
+                container.finish(now, &mut self.connections, &mut self.unwritten);
                 for connection in &mut self.connections {
                     connection.end_if_attached(&name);
                 }

@@ -42,6 +42,8 @@ pub struct Inputs<'a> {
     pub devices: Vec<String>,
     pub hierarchy: Option<&'a Hierarchy>,
     pub instance: &'a str,
+    /// How many processes and threads the pod may have.
+    pub pod_processes: u64,
 }
 
 /// Builds the description of a container.
@@ -57,7 +59,7 @@ pub fn build(inputs: Inputs<'_>) -> Result<ContainerSpec, Cause> {
     let program = program(container, &env)?;
     let mounts =
         if inputs.isolation == Isolation::None { check_bare(container)? } else { mounts(&inputs, &program.env)? };
-    let limits = limits(container);
+    let limits = Limits { pod_processes: Some(inputs.pod_processes), ..limits(container) };
     let pod_uid = inputs.pod.metadata.uid.as_deref().unwrap_or_default();
     Ok(ContainerSpec {
         name: container.name.clone(),
@@ -123,6 +125,9 @@ fn credentials(spec: &PodSpec, container: &Container, uid: u32, account: &Accoun
     let capabilities = base
         .with(&wanted.add.unwrap_or_default(), &wanted.drop.unwrap_or_default())
         .map_err(|name| create_error(format!("unknown capability \"{name}\"")))?;
+    // Runtimes leave it to containers that ask, which `baseline` lets everybody do, and keep them from opening the disks
+    // by a control group that we do not always have.
+    let capabilities = if is_privileged { capabilities } else { capabilities.without_device_files() };
     let no_new_privileges = of_container(container, |context| context.allow_privilege_escalation) == Some(false);
     Ok(Credentials { uid, gid, groups, capabilities, no_new_privileges })
 }
@@ -141,6 +146,7 @@ fn environment(inputs: &Inputs<'_>, account: &Account) -> Vec<(String, String)> 
     let is_among_others = inputs.pod.spec.as_ref().is_some_and(|spec| pids(spec, inputs.isolation) == Pids::Machine);
     if is_among_others && inputs.hierarchy.is_none() {
         env.insert(orphans::MARK.to_owned(), inputs.pod.metadata.uid.clone().unwrap_or_default());
+        env.insert(orphans::INSTANCE_MARK.to_owned(), inputs.instance.to_owned());
     }
     env.into_iter().collect()
 }
@@ -245,15 +251,16 @@ pub fn limits(container: &Container) -> Limits {
         memory_bytes: limit("memory").and_then(whole),
         cpu_milli: limit("cpu").and_then(milli),
         cpu_request_milli: request("cpu").and_then(milli),
+        pod_processes: None,
     }
 }
 
 pub fn whole(quantity: &Quantity) -> Option<u64> {
-    u64::try_from(ronde_apiserver::quantity::Quantity::parse(&quantity.0).ok()?.value()).ok()
+    u64::try_from(ronde_text::quantity::Quantity::parse(&quantity.0).ok()?.value()).ok()
 }
 
 pub fn milli(quantity: &Quantity) -> Option<u64> {
-    u64::try_from(ronde_apiserver::quantity::Quantity::parse(&quantity.0).ok()?.milli()).ok()
+    u64::try_from(ronde_text::quantity::Quantity::parse(&quantity.0).ok()?.milli()).ok()
 }
 
 #[cfg(test)]

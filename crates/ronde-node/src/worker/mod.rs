@@ -19,7 +19,7 @@ use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use ronde_control::runner::Ctx;
+use ronde_runtime::{causes::Causes, runner::Ctx};
 use tokio::sync::{mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -48,6 +48,8 @@ pub struct Desired {
     pub gone: bool,
     /// Counts changes of what the pod's volumes are made from.
     pub sources: u64,
+    /// Why the pod has to make room, if it has.
+    pub evicted: Option<Cause>,
 }
 
 /// What a task of the worker has to say.
@@ -83,6 +85,7 @@ pub struct Worker {
     gone: bool,
     notes: BTreeMap<String, Notes>,
     refused: Option<Cause>,
+    evicted: Option<Cause>,
     sandbox_failed: Option<Sandbox>,
     news: Option<News>,
     inbox: mpsc::Receiver<Note>,
@@ -131,6 +134,7 @@ impl Worker {
             gone,
             notes: BTreeMap::new(),
             refused,
+            evicted: None,
             sandbox_failed: None,
             news: None,
             inbox,
@@ -150,7 +154,7 @@ impl Worker {
                 Ok(Some(next)) => next,
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::warn!(pod = self.name(), %error, "will try again");
+                    tracing::warn!(pod = self.name(), error = %Causes(&error), "will try again");
                     RETRY
                 }
             };
@@ -177,6 +181,7 @@ impl Worker {
             now,
             host_ip: self.node.host_ip(),
             refused: self.refused.as_ref(),
+            evicted: self.evicted.as_ref(),
             sandbox: &sandbox,
             containers: &containers,
         });
@@ -219,6 +224,7 @@ impl Worker {
             self.notes.values_mut().for_each(|notes| notes.blocked = None);
             self.sources_seen = desired.sources;
         }
+        self.evicted = desired.evicted;
         self.gone |= desired.gone;
         if self.gone && self.pod.metadata.deletion_timestamp.is_none() {
             // Deleted without grace: nothing is left to wait for.

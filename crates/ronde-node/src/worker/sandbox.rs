@@ -15,7 +15,7 @@ use crate::{
         client,
         folder::PodFolder,
         record::{self, End},
-        start,
+        spare, start,
     },
 };
 
@@ -45,9 +45,7 @@ pub fn read(folder: &PodFolder) -> io::Result<Option<Made>> {
 
 /// Writes it down in one step.
 pub fn write(folder: &PodFolder, made: &Made) -> io::Result<()> {
-    let fresh = folder.path().join("sandbox.new");
-    fs::write(&fresh, serde_json::to_vec(made)?)?;
-    fs::rename(&fresh, path(folder))
+    spare::write(&path(folder), made)
 }
 
 /// Forgets it: it was taken down as it should be.

@@ -9,7 +9,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Container, Node as NodeObject, Secret, Service, ServiceAccount, Volume},
 };
 use kube::{Api, api::PostParams};
-use ronde_control::watch::Key;
+use ronde_runtime::watch::Key;
 
 use super::{Notes, Worker, account, build, exec, sandbox, volumes as places};
 use crate::{
@@ -234,6 +234,7 @@ impl Worker {
             devices: self.devices(gpus),
             hierarchy: self.node.hierarchy.as_ref(),
             instance: &self.node.instance,
+            pod_processes: self.node.pod_processes,
         })
     }
 

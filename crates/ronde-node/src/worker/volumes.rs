@@ -11,7 +11,7 @@ use std::{
 
 use fs_err as fs;
 use k8s_openapi::api::core::v1::{HostPathVolumeSource, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec, Volume};
-use ronde_control::watch::{Caches, Key};
+use ronde_runtime::watch::{Caches, Key};
 
 use super::build::whole;
 use crate::{

@@ -30,6 +30,7 @@ fn build_one(mut spec: Value, isolation: Isolation) -> Result<ContainerSpec, Cau
         devices: Vec::new(),
         hierarchy: None,
         instance: "i",
+        pod_processes: 1000,
     })
 }
 
@@ -100,6 +101,15 @@ fn users_and_groups_are_as_kubernetes_chooses_them() {
     );
     let wrong = spec(json!({}), json!({"capabilities": {"add": ["FLY"]}}));
     refuse("no such capability", wrong, FULL, "CreateContainerError", "unknown capability \"FLY\"");
+}
+
+#[test]
+fn device_files_are_for_privileged_containers() {
+    let powers = |spec: &ContainerSpec| spec.credentials.capabilities;
+    let spec = |own: Value| json!({"containers": [{"command": ["a"], "securityContext": own}]});
+    let usual = ronde_process::Capabilities::default_set();
+    check("asked for alone", spec(json!({"capabilities": {"add": ["MKNOD"]}})), powers, usual);
+    check("privileged", spec(json!({"privileged": true})), powers, ronde_process::Capabilities::ALL);
 }
 
 #[test]
