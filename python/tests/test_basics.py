@@ -50,21 +50,53 @@ def test_a_mismatch_is_told_to_everybody_and_the_ring_goes_on(ring):
     ring(2).run(body)
 
 
-def test_a_name_is_taken_until_its_result_is(ring):
+def test_a_name_is_taken_while_its_operation_is_in_flight(ring):
     def body():
         import ronde
         import ronde.numpy as rn
 
         ronde.init()
+        if ronde.rank() == 1:
+            ronde.barrier()
         handle = rn.allreduce_async(np.ones(1), name="x")
-        try:
-            rn.allreduce_async(np.ones(1), name="x")
-        except ValueError as error:
-            assert "same name" in str(error)
-        else:
-            raise AssertionError("a name was in flight twice")
+        if ronde.rank() == 0:
+            try:
+                rn.allreduce_async(np.ones(1), name="x")
+            except ValueError as error:
+                assert "same name" in str(error) and "synchronize()" in str(error), error
+            else:
+                raise AssertionError("a name was in flight twice")
+            ronde.barrier()
         rn.synchronize(handle)
         rn.allreduce(np.ones(1), name="x")
+
+    ring(2).run(body)
+
+
+def test_a_name_is_free_when_its_operation_is_done(ring):
+    def body():
+        import time
+
+        import ronde
+        import ronde.numpy as rn
+
+        def again(value):
+            """As soon as the name is free, which nobody has to ask for."""
+            deadline = time.monotonic() + 120
+            while True:
+                try:
+                    return rn.allreduce_async(np.full(1, value), name="x", op=rn.Sum)
+                except ValueError:
+                    assert time.monotonic() < deadline, "the name is never free"
+
+        ronde.init()
+        polled = rn.allreduce_async(np.ones(1), name="x", op=rn.Sum)
+        while not rn.poll(polled):
+            time.sleep(0.001)
+        assert rn.allreduce(np.full(1, 2.0), name="x", op=rn.Sum)[0] == 4
+        rn.allreduce_async(np.full(1, 3.0), name="x", op=rn.Sum)  # Its handle is gone.
+        last = again(4.0)
+        assert [rn.synchronize(handle)[0] for handle in (polled, last)] == [2, 8]
 
     ring(2).run(body)
 
@@ -475,6 +507,57 @@ def test_a_stall_is_told_with_the_missing_rank(ring):
 
     results = ring(2).run(body, HOROVOD_STALL_CHECK_TIME_SECONDS="0.5")
     assert "allreduce.late" in results[0][1], results
+
+
+def test_ranks_that_wait_for_each_other_are_told_in_what_and_once(ring):
+    def body():
+        import time
+
+        import ronde
+        import ronde.numpy as rn
+
+        def wait_until(condition):
+            deadline = time.monotonic() + 110
+            while not condition():
+                assert time.monotonic() < deadline, rn.metrics()
+                time.sleep(0.02)
+
+        ronde.init()
+        told = os.path.join(os.path.dirname(__file__), "told.")
+        own, other = ("y", "x") if ronde.rank() == 2 else ("x", "y")
+        handle = rn.allreduce_async(np.ones(1), name=own)
+        expected = "rank 0 waits in `allreduce.x`, rank 1 in `allreduce.x`, rank 2 in `allreduce.y`"
+        wait_until(lambda: expected in (rn.metrics()["last_stall"] or ""))
+        open(told + str(ronde.rank()), "w").close()
+        wait_until(lambda: all(os.path.exists(told + str(rank)) for rank in range(3)))
+        rn.allreduce(np.ones(1), name=other)
+        rn.synchronize(handle)
+
+    results = ring(3).run(body, HOROVOD_STALL_CHECK_TIME_SECONDS="3")
+    assert ["waited for each other" in output for _, output in results] == [True, False, False], results
+
+
+def test_a_reduction_is_told_by_its_name(ring):
+    def body():
+        import ronde
+        import ronde.numpy as rn
+
+        ronde.init()
+        try:
+            rn.allreduce(np.ones(1), name="x", op=[rn.Min, rn.Sum][ronde.rank()])
+        except ronde.MismatchError as error:
+            assert "One rank sent reduction op Min, but another rank sent reduction op Sum." in str(error), error
+        else:
+            raise AssertionError("ranks that disagree were not told")
+        for op in ("sum", 17, -1, 1.5):
+            try:
+                rn.allreduce(np.ones(1), op=op)
+            except ValueError as error:
+                assert str(error) == f"op must be one of Average, Sum, Adasum, Min, Max, Product, not {op!r}", error
+            else:
+                raise AssertionError(f"{op!r} is no reduction")
+
+    ring(2).run(body)
 
 
 def test_an_idle_ring_costs_nothing(ring):

@@ -88,15 +88,15 @@ def test_a_training_with_numpy_comes_to_the_same_result(job, examples, tmp_path)
     script, stop = examples / "numpy_elastic.py", tmp_path / "stop"
     program = ("-c", WITH_PID, script, "--steps", "1000000", "--until", stop, "--pause", "0.01", "--print-every", "1")
     run = job(["localhost:2"], "-np 2 --min-np 1 --max-np 3", *program)
-    seen = run.wait_for(r"ring \d+ has 2 ranks")
+    seen = run.wait_for(r"ring \d+: 2 ranks")
     # So the one that is left has something to go on from.
     seen = run.wait_for(r"\[1\]<stdout>:Step #\d\d", after=seen)
     run.kill(0)
-    run.wait_for(r"ring \d+ has \d ranks", after=seen)
+    run.wait_for(r"ring \d+: \d rank", after=seen)
     run.set_hosts(["localhost:2", "127.0.0.2:1"])
     seen = run.wait_for(r"\[2\]<stdout>:Step #")
     run.set_hosts(["localhost:2"])
-    seen = run.wait_for(r"ring \d+ has \d ranks", after=seen)
+    seen = run.wait_for(r"ring \d+: \d rank", after=seen)
     run.wait_for(r"Step #", after=seen)
     stop.touch()
     assert run.end() == 0, run

@@ -87,6 +87,86 @@ def test_a_function_that_raises_is_reported(capfd):
         run(function, num_proc=2)
     assert "The first process to do so was:\nProcess name: 1\nExit code: 1\n" in str(caught.value)
     assert "odd one out" in capfd.readouterr().err
+    # The user's own frames, the innermost last.
+    raised = str(caught.value).partition("\nRank 1 raised:\n\n")[2].splitlines()
+    assert raised[-1] == "ValueError: odd one out"
+    assert any("in function" in line for line in raised) and not any("_task.py" in line for line in raised)
+
+
+def test_the_rank_that_raised_first_is_named_whoever_ends_first():
+    from horovod.runner import run
+
+    def function():
+        import ronde
+
+        ronde.init()
+        if ronde.rank() == 1:
+            raise ValueError("the root of it")
+        ronde.barrier()
+
+    with pytest.raises(RuntimeError, match="(?s)Rank 1 raised:.*ValueError: the root of it"):
+        run(function, num_proc=3)
+
+
+def test_a_result_that_cannot_be_sent_is_reported():
+    from horovod.runner import run
+
+    with pytest.raises(RuntimeError, match="(?s)Rank 0 raised:.*pickle"):
+        run(lambda: __import__("threading").Lock(), num_proc=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"num_proc": 0}, "invalid value '0' for '--num-proc <N>': it must be at least 1"),
+        ({"np": 0}, "invalid value '0' for '--num-proc <N>': it must be at least 1"),
+        ({"num_proc": -1}, "invalid value '-1' for '--num-proc <N>': not a whole number that is at least 1"),
+        ({"num_proc": 2, "min_np": 0}, "invalid value '0' for '--min-np <N>': it must be at least 1"),
+        ({"num_proc": 2, "max_num_proc": 0}, "invalid value '0' for '--max-np <N>': it must be at least 1"),
+        ({"num_proc": 2, "min_num_proc": 3}, "-np 2 is less than --min-np 3"),
+        ({"num_proc": 4, "max_num_proc": 2}, "-np 4 is more than --max-np 2"),
+        ({"num_proc": 3, "hosts": "localhost:2"}, "Requested more processes (3) than there are available slots (2)"),
+    ],
+)
+def test_a_job_that_makes_no_sense_is_refused(options, text):
+    import horovod
+
+    with pytest.raises(ValueError) as caught:
+        horovod.run(lambda: None, **options)
+    assert str(caught.value) == text
+
+
+def program(folder):
+    folder.mkdir()
+    path = folder / "ronde"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_program_is_found_where_pip_and_the_path_have_it(tmp_path, monkeypatch):
+    from ronde import _launch
+
+    folders = {name: tmp_path / name for name in ("beside", "scripts", "user", "path")}
+    monkeypatch.delenv("RONDE_BINARY", raising=False)
+    monkeypatch.setattr(sys, "executable", str(folders["beside"] / "python3"))
+    scheme = lambda _, name=None: str(folders["user" if name else "scripts"])  # noqa: E731
+    monkeypatch.setattr(_launch.sysconfig, "get_path", scheme)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'nothing'}:{folders['path']}")
+    with pytest.raises(FileNotFoundError) as caught:
+        _launch.binary()
+    assert all(f"\n  {folder}" in str(caught.value) for folder in folders.values()), caught.value
+    # The last place first: each is looked into before those that have been tried.
+    for name in ("path", "user", "scripts", "beside"):
+        expected = program(folders[name])
+        assert _launch.binary() == expected
+    (folders["beside"] / "ronde").chmod(0o644)
+    assert _launch.binary() == str(folders["scripts"] / "ronde")
+    monkeypatch.setenv("RONDE_BINARY", program(tmp_path / "named"))
+    assert _launch.binary() == str(tmp_path / "named" / "ronde")
+    monkeypatch.setenv("RONDE_BINARY", str(tmp_path / "none"))
+    with pytest.raises(FileNotFoundError, match="RONDE_BINARY names"):
+        _launch.binary()
 
 
 @pytest.mark.parametrize("options", ["num_proc=2", "num_proc=2, min_num_proc=2"])

@@ -42,6 +42,101 @@ def test_operations_in_all_their_forms(ring):
     ring(3).run(body)
 
 
+def test_what_is_no_tensor_is_refused_in_a_sentence(ring):
+    def body():
+        import horovod.torch as hvd
+        import torch
+
+        hvd.init()
+        array, tensor = np.ones(2, np.float32), torch.ones(2)
+        model = torch.nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        expected = "horovod.torch works on torch.Tensor, not numpy.ndarray: convert it with torch.from_numpy(), or use ronde.numpy"
+        calls = [
+            lambda: hvd.allreduce(array),
+            lambda: hvd.allreduce(array, compression=hvd.Compression.fp16),
+            lambda: hvd.allreduce_(array),
+            lambda: hvd.synchronize(hvd.allreduce_async(array)),
+            lambda: hvd.grouped_allreduce([array]),
+            lambda: hvd.allgather(array),
+            lambda: hvd.grouped_allgather([array]),
+            lambda: hvd.broadcast(array, 0),
+            lambda: hvd.broadcast_(array, 0),
+            lambda: hvd.alltoall(array),
+            lambda: hvd.reducescatter(array),
+            lambda: hvd.grouped_reducescatter([array]),
+        ]
+        for number, call in enumerate(calls):
+            try:
+                call()
+            except TypeError as error:
+                assert str(error) == expected, (number, error)
+            else:
+                raise AssertionError(f"{number} took what is no tensor")
+        calls = [lambda: hvd.allreduce(tensor, op="sum"), lambda: hvd.DistributedOptimizer(optimizer, op="sum")]
+        for call in calls:
+            try:
+                call()
+            except ValueError as error:
+                assert str(error) == "op must be one of Average, Sum, Adasum, Min, Max, Product, not 'sum'", error
+            else:
+                raise AssertionError("a word was taken for a reduction")
+
+    ring(1).run(body)
+
+
+def test_a_new_model_learns_after_a_step_was_interrupted(ring):
+    def body():
+        import horovod.torch as hvd
+        import torch
+
+        class Interrupt(torch.autograd.Function):
+            """Ends the backward pass in the middle: the gradients of the layers above are on their way by then."""
+
+            @staticmethod
+            def forward(ctx, tensor):
+                return tensor.clone()
+
+            @staticmethod
+            def backward(ctx, gradient):
+                raise KeyboardInterrupt
+
+        def step(interrupt):
+            model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+            below = model[0](torch.full((2, 4), 1.0 + hvd.rank()))
+            below = Interrupt.apply(below) if interrupt == "backward" else below
+            model[2](model[1](below)).sum().backward()
+            if interrupt == "step":
+                raise KeyboardInterrupt
+            optimizer.step()
+            assert len({tuple(each) for each in hvd.allgather_object(model[0].bias.grad.tolist())}) == 1
+
+        def interrupted(where):
+            try:
+                step(where)
+            except KeyboardInterrupt:
+                return
+            raise AssertionError("nothing was interrupted")
+
+        hvd.init()
+        for where in ["backward", "step", "backward"]:
+            torch.manual_seed(1)
+            interrupted(where)
+            # What was asked for before the interruption is done before this is.
+            hvd.barrier()
+            step(None)
+        # Ranks that were interrupted in different places have nothing in common but a new beginning.
+        interrupted(["backward", "step"][hvd.rank()])
+        hvd.shutdown()
+        hvd.init()
+        torch.manual_seed(1)
+        step(None)
+
+    ring(2).run(body)
+
+
 def test_gradients_of_operations(ring):
     def body():
         import horovod.torch as hvd

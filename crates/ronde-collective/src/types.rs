@@ -124,6 +124,20 @@ impl ReduceOp {
     }
 }
 
+/// The name that Horovod's users know it by.
+impl fmt::Display for ReduceOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Average => "Average",
+            Self::Sum => "Sum",
+            Self::Adasum => "Adasum",
+            Self::Min => "Min",
+            Self::Max => "Max",
+            Self::Product => "Product",
+        })
+    }
+}
+
 /// The dimensions of a tensor; none for a single value.
 #[derive(Debug, Clone, PartialEq, Eq, Default, PartialOrd, Ord)]
 pub struct Shape(pub Vec<usize>);

@@ -54,8 +54,13 @@ fn operation(kind: &str, details: &Bound<'_, PyAny>) -> PyResult<Operation> {
 }
 
 fn reduction(details: &Bound<'_, PyAny>) -> PyResult<Reduction> {
-    let (code, prescale, postscale): (u8, f64, f64) = details.extract()?;
-    let op = ReduceOp::from_code(code);
-    let op = op.ok_or_else(|| PyValueError::new_err(format!("{code} is no reduction; see Average, Sum, …")))?;
-    Ok(Reduction { op, prescale, postscale })
+    let (op, prescale, postscale): (Bound<'_, PyAny>, f64, f64) = details.extract()?;
+    let known = op.extract().ok().and_then(ReduceOp::from_code);
+    let known =
+        known.ok_or_else(|| PyValueError::new_err(format!("op must be one of {}, not {op:?}", reductions())))?;
+    Ok(Reduction { op: known, prescale, postscale })
+}
+
+fn reductions() -> String {
+    ReduceOp::ALL.map(|op| op.to_string()).join(", ")
 }

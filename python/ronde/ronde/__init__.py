@@ -1,6 +1,15 @@
 """Collective operations for distributed training, with Horovod's API.
 
 `ronde.numpy` and `ronde.torch` have the operations on arrays and tensors; what concerns no framework is here.
+
+For who reads the code: `_settings.py` alone reads the environment and `_bootstrap.py` finds a
+rendezvous where no launcher of ours runs one (`_pmi.py` speaks with MPICH's); `_basics.py` holds
+the engine; `_ops.py` puts operations in and waits, over an adapter (`numpy.py`,
+`torch/_adapter.py`) that knows what a tensor is, and `_operations.py` has all their forms for any
+framework; `torch/` is Horovod's API, `elastic.py` the states and the loop of elastic jobs, which
+get their places through `_desk.py`; `_launch.py` runs a function through `ronde run`, and
+`_task.py` is its ranks' side. `python/horovod` has names only. What type checkers see is in the
+`.pyi` beside a module; a test compares the two.
 """
 
 from ronde._basics import *  # noqa: F403

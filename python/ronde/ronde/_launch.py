@@ -4,9 +4,11 @@ The function goes to the ranks, and their results come back, over connections th
 the key is in the ranks' environment, which nobody else can read. The ranks' side is `ronde._task`.
 """
 
+import collections
 import json
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,14 +22,41 @@ import cloudpickle
 
 PORT = "RONDE_TASK_PORT"
 KEY = "RONDE_TASK_KEY"
+# What a rank wants: the function, or to bring its rank and what came of it.
+FUNCTION, RESULT, FAILURE = b"function", b"result", b"failure"
+
+# The launcher's exit code for arguments that need a change.
+INPUT = 2
+# Lines of the launcher's stderr in which its error is looked for: the last words of a rank may be among them.
+SAID_MAX = 200
 
 
 def binary():
-    """The `ronde` program: of this installation, or what RONDE_BINARY names."""
-    path = os.environ.get("RONDE_BINARY") or os.path.join(sysconfig.get_path("scripts"), "ronde")
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"there is no `{path}`: install the wheel, or name the program with RONDE_BINARY")
-    return path
+    """The `ronde` program: what RONDE_BINARY names, else that of this installation, else one on the PATH."""
+    named = os.environ.get("RONDE_BINARY")
+    if named:
+        if not os.access(named, os.X_OK):
+            raise FileNotFoundError(f"RONDE_BINARY names `{named}`, which is no program")
+        return named
+    folders = _folders()
+    found = shutil.which("ronde", path=os.pathsep.join(folders))
+    if found is None:
+        looked = "".join(f"\n  {folder}" for folder in folders)
+        raise FileNotFoundError(f"no `ronde` program found; install the wheel or set RONDE_BINARY. Looked in:{looked}")
+    return found
+
+
+def _folders():
+    """Where pip may have put the program, in the order of likelihood, and the PATH."""
+    folders = [
+        os.path.dirname(sys.executable or ""),
+        sysconfig.get_path("scripts"),
+        # `pip install --user`, and `--target`.
+        sysconfig.get_path("scripts", f"{os.name}_user"),
+        os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin"),
+        *os.environ.get("PATH", os.defpath).split(os.pathsep),
+    ]
+    return list(dict.fromkeys(folder for folder in folders if folder))
 
 
 def run(
@@ -61,13 +90,14 @@ def run(
 ):
     """Runs `func(*args, **kwargs)` on every rank and returns what they return, by rank.
 
-    Raises RuntimeError if a rank fails; what it wrote has been shown by then. `disable_cache`, `use_gloo`, `use_mpi`
-    and `mpi_args` are accepted and make no difference.
+    Raises ValueError if the arguments make no sense, and RuntimeError if a rank fails, with what it raised; what it
+    wrote has been shown by then. `disable_cache`, `use_gloo`, `use_mpi` and `mpi_args` are accepted and make no
+    difference.
     """
     flags = _flags(
-        num_proc=num_proc or np or 1,
-        min_np=min_num_proc or min_np,
-        max_np=max_num_proc or max_np,
+        num_proc=_given(num_proc, np, 1),
+        min_np=_given(min_num_proc, min_np),
+        max_np=_given(max_num_proc, max_np),
         slots_per_host=slots,
         reset_limit=reset_limit,
         blacklist_cooldown_range=cooldown_range,
@@ -83,8 +113,13 @@ def run(
     )
     is_here = not (hosts or hostfile or host_discovery_script)
     with _Desk("127.0.0.1" if is_here else "", cloudpickle.dumps((func, args, kwargs or {}))) as desk:
-        _launch(flags + [executable or sys.executable, "-m", "ronde._task"], desk.environment())
+        _launch(flags + [executable or sys.executable, "-m", "ronde._task"], desk)
         return [cloudpickle.loads(desk.results[rank]) for rank in sorted(desk.results)]
+
+
+def _given(*values):
+    """The first that is given; 0 is, and the launcher says what it thinks of it."""
+    return next((value for value in values if value is not None), None)
 
 
 def _joined(names):
@@ -102,19 +137,20 @@ def _flags(**options):
     return flags
 
 
-def _launch(words, environment):
+def _launch(words, desk):
     """Runs the launcher and shows its output, also in a notebook."""
     with tempfile.TemporaryDirectory(prefix="ronde-run-") as folder:
         report = os.path.join(folder, "report")
         process = subprocess.Popen(
             [binary(), "run", "--report", report, "--until-stdin-ends", *words],
-            env=environment,
+            env=desk.environment(),
             # Nothing is ever written: when this process is gone, however it ended, the launcher sees the end of it.
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        pumps = [_pump(process.stdout, sys.stdout), _pump(process.stderr, sys.stderr)]
+        said = collections.deque(maxlen=SAID_MAX)
+        pumps = [_pump(process.stdout, sys.stdout), _pump(process.stderr, sys.stderr, said)]
         try:
             code = process.wait()
         except BaseException:
@@ -125,43 +161,68 @@ def _launch(words, environment):
             for pump in pumps:
                 pump.join()
         if code != 0:
-            raise RuntimeError(_failure(report, code))
+            raise _failure(_read(report), code, _error(said), desk.failures)
 
 
-def _pump(source, target):
+def _pump(source, target, said=None):
     def copy():
         for line in source:
-            target.write(line.decode(errors="replace"))
+            text = line.decode(errors="replace")
+            target.write(text)
             target.flush()
+            if said is not None:
+                said.append(text)
 
     thread = threading.Thread(target=copy, daemon=True)
     thread.start()
     return thread
 
 
-def _failure(report, code):
+def _read(report):
+    """How the job ended, by the launcher's report; nothing if there was no job."""
     try:
         with open(report, encoding="utf-8") as file:
-            ended = json.load(file)
+            return json.load(file)
     except (OSError, ValueError):
-        ended = {}
-    if "rank" not in ended:
-        return f"The job was not run to its end (exit code {code})."
+        return None
+
+
+def _error(said):
+    """The launcher's error, without its hint, from the last lines of its stderr."""
+    lines = list(said)
+    begins = [number for number, line in enumerate(lines) if line.startswith("error: ")]
+    text = "".join(lines[begins[-1] :]) if begins else ""
+    return text.removeprefix("error: ").split("\n\n")[0].rstrip()
+
+
+def _failure(ended, code, error, failures):
+    """The exception for a job that failed: how it ended, the launcher's words, and what each rank has raised."""
+    if ended is None and code == INPUT:
+        return ValueError(error)
+    if ended is None or "rank" not in ended:
+        return RuntimeError(f"The job was not run to its end (exit code {code}){': ' + error if error else '.'}")
+    rank = ended["rank"]
     # Horovod's words: callers look for them.
-    return (
+    text = (
         "Horovod detected that one or more processes exited with non-zero status, thus causing the job to be "
         "terminated. The first process to do so was:\n"
-        f"Process name: {ended['rank']}\nExit code: {ended['exit_code']}\n"
+        f"Process name: {rank}\nExit code: {ended['exit_code']}\n"
     )
+    # The first to raise need not be the first to end: the others fail because it is gone.
+    for each in dict.fromkeys([*list(failures)[:1], rank]):
+        if each in failures:
+            text += f"\nRank {each} raised:\n\n{failures[each]}"
+    return RuntimeError(text)
 
 
 class _Desk:
-    """Hands the function to ranks that know the key, and takes their results."""
+    """Hands the function to ranks that know the key, and takes their results, or what they raised."""
 
     def __init__(self, address, payload):
         self.payload = payload
         self.key = secrets.token_hex(16)
         self.results = {}
+        self.failures = {}
         self.listener = socket.create_server((address, 0))
 
     def __enter__(self):
@@ -190,12 +251,16 @@ class _Desk:
             with Connection(caller.detach()) as connection:
                 deliver_challenge(connection, self.key.encode())
                 answer_challenge(connection, self.key.encode())
-                rank = connection.recv_bytes().decode()
-                if rank == "function":
+                what = connection.recv_bytes()
+                if what == FUNCTION:
                     connection.send_bytes(self.payload)
+                    return
+                rank, brought = int(connection.recv_bytes()), connection.recv_bytes()
+                if what == RESULT:
+                    self.results[rank] = brought
                 else:
-                    self.results[int(rank)] = connection.recv_bytes()
-                    connection.send_bytes(b"taken")
+                    self.failures[rank] = brought.decode(errors="replace")
+                connection.send_bytes(b"taken")
         except (AuthenticationError, EOFError, OSError, ValueError):
             # Not one of ours, or one that has ended: a rank that misses something says so itself.
             pass

@@ -4,6 +4,11 @@ _T = TypeVar("_T")
 
 PORT: str
 KEY: str
+FUNCTION: bytes
+RESULT: bytes
+FAILURE: bytes
+INPUT: int
+SAID_MAX: int
 
 def binary() -> str: ...
 def run(

@@ -70,6 +70,12 @@ def poll(handle):
     return pending[0].poll()
 
 
+def free_names():
+    """Lets the names of all operations that are done be used again at once; their results stay."""
+    for native, _ in list(_pending.values()):
+        native.poll()
+
+
 def synchronize(handle):
     """Waits for an operation and returns its result; None if there is no such handle."""
     pending = _pending.get(handle)
@@ -95,6 +101,12 @@ def reduce_op(op, average):
         warnings.warn("Parameter `average` has been replaced with `op`", DeprecationWarning, stacklevel=3)
         return Average if average else Sum
     return Average if op is None else op
+
+
+def check_op(op):
+    """For what reduces much later: it is better told at once."""
+    if op not in (Average, Sum, Adasum, Min, Max, Product):
+        raise ValueError(f"op must be one of Average, Sum, Adasum, Min, Max, Product, not {op!r}")
 
 
 def allreduce(adapter, tensors, name, how, process_set, is_in_place, is_group):

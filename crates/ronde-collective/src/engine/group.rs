@@ -10,7 +10,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -29,6 +29,10 @@ use crate::{
 
 /// Requests that may be in flight at once; a training step has thousands at most.
 const IN_FLIGHT_MAX: usize = 1 << 20;
+
+/// For so long a name stays taken even if its operation is done, unless the caller has looked: two calls with one name,
+/// one after the other, are a mistake that must not go unnoticed only because the first was quick. A cycle of Horovod.
+const NAME_HELD: Duration = Duration::from_millis(1);
 
 /// One process set, on one of its members.
 #[derive(Debug)]
@@ -50,7 +54,7 @@ pub(crate) struct Group {
 #[derive(Debug, Default)]
 struct Inbox {
     new: Vec<Entry>,
-    /// Names in flight.
+    /// Names that are taken, and some that have become free.
     names: BTreeMap<Arc<str>, Name>,
     failed: Option<Error>,
 }
@@ -58,8 +62,17 @@ struct Inbox {
 #[derive(Debug)]
 struct Name {
     completion: Arc<Completion>,
+    since: Instant,
     /// Nobody will take the result.
     is_abandoned: bool,
+}
+
+impl Name {
+    /// Whether another operation may have the name. The result may still wait for whoever holds the handle.
+    fn is_free(&self, now: Instant) -> bool {
+        let is_old = now.saturating_duration_since(self.since) >= NAME_HELD;
+        self.completion.is_done() && (is_old || self.completion.was_seen_done())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -105,17 +118,22 @@ impl Group {
         if let Some(error) = &inbox.failed {
             return Err(error.clone());
         }
-        if inbox.names.contains_key(&entry.request.name) {
+        let is_free = |known: &Name| known.is_free(clock::now());
+        if inbox.names.get(&entry.request.name).is_some_and(|known| !is_free(known)) {
             return Err(Error::Invalid(format!(
-                "Requested to {} a tensor with the same name as another tensor that is currently being processed: `{}`",
+                "Requested to {} a tensor with the same name as another tensor that is currently being processed: `{}`; \
+                 wait for that one with synchronize(), or give this one another name",
                 entry.request.kind.to_string().to_lowercase(),
                 entry.request.name
             )));
         }
         if inbox.names.len() >= IN_FLIGHT_MAX {
+            inbox.names.retain(|_, known| !is_free(known));
+        }
+        if inbox.names.len() >= IN_FLIGHT_MAX {
             return Err(Error::Invalid(format!("more than {IN_FLIGHT_MAX} operations are in flight")));
         }
-        let name = Name { completion: Arc::clone(&entry.completion), is_abandoned: false };
+        let name = Name { completion: Arc::clone(&entry.completion), since: entry.since, is_abandoned: false };
         inbox.names.insert(Arc::clone(&entry.request.name), name);
         inbox.new.push(entry);
         self.pending.fetch_add(1, Ordering::SeqCst);
@@ -125,10 +143,10 @@ impl Group {
         Ok(())
     }
 
-    /// Lets a name be used again: its result has been taken.
+    /// Forgets a name: its result has been taken.
     pub(super) fn release(&self, name: &str, completion: &Arc<Completion>) {
         let mut inbox = lock(&self.inbox);
-        // Taken a second time it may be another's by now.
+        // It may be another's by now.
         if inbox.names.get(name).is_some_and(|known| Arc::ptr_eq(&known.completion, completion)) {
             inbox.names.remove(name);
         }
@@ -272,5 +290,24 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         Ok(guard) => Some(guard),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_free_when_its_operation_is_done_and_the_caller_knows_or_had_the_time_to() {
+        let since = clock::now();
+        let completion = Arc::new(Completion::default());
+        let name = Name { completion: Arc::clone(&completion), since, is_abandoned: false };
+        let (at_once, later) = (since + NAME_HELD / 2, since + NAME_HELD);
+        let is_free = || (name.is_free(at_once), name.is_free(later));
+        assert_eq!(is_free(), (false, false), "in flight");
+        completion.finish(Ok(Done::default()));
+        assert_eq!(is_free(), (false, true), "done, but nobody has looked");
+        assert!(completion.see_done());
+        assert_eq!(is_free(), (true, true), "polled as done");
     }
 }

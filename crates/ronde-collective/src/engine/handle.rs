@@ -21,6 +21,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Completion {
     is_done: AtomicBool,
+    /// The caller has asked, and was told that it is done.
+    was_seen_done: AtomicBool,
     slot: Mutex<Slot>,
     changed: Condvar,
 }
@@ -35,6 +37,19 @@ struct Slot {
 impl Completion {
     pub(super) fn is_done(&self) -> bool {
         self.is_done.load(Ordering::Acquire)
+    }
+
+    /// As [`Completion::is_done`], for the caller.
+    pub(super) fn see_done(&self) -> bool {
+        let is_done = self.is_done();
+        if is_done {
+            self.was_seen_done.store(true, Ordering::Release);
+        }
+        is_done
+    }
+
+    pub(super) fn was_seen_done(&self) -> bool {
+        self.was_seen_done.load(Ordering::Acquire)
     }
 
     pub(super) fn finish(&self, result: Result<Done>) {
@@ -68,7 +83,8 @@ impl Completion {
     }
 }
 
-/// A request in flight. Its name is taken until the result is, or until the handle is dropped and the work is done.
+/// A request in flight. Its name is taken until the work is done and the caller knows: it has asked, has taken the
+/// result or has dropped the handle; or a moment has passed.
 #[derive(Debug)]
 pub struct Handle {
     pub(super) name: Arc<str>,
@@ -79,7 +95,7 @@ pub struct Handle {
 impl Handle {
     /// Whether waiting would return at once.
     pub fn is_done(&self) -> bool {
-        self.completion.is_done()
+        self.completion.see_done()
     }
 
     /// Waits for the result and takes it; nothing if the time is over before.

@@ -137,7 +137,10 @@ impl Engine {
         ranks.sort_unstable();
         ranks.dedup();
         if let Some(rank) = ranks.iter().find(|rank| rank.0 >= self.size()) {
-            return Err(Error::Invalid(format!("a process set with rank {rank}: there are {} ranks", self.size())));
+            return Err(Error::Invalid(format!(
+                "a process set cannot have rank {rank}: the last rank is {}",
+                self.size() - 1
+            )));
         }
         if ranks.is_empty() {
             return Err(Error::Invalid("a process set without ranks".to_owned()));

@@ -133,7 +133,7 @@ impl Registry {
             cache_capacity: self.config.cache_capacity,
             fusion_threshold: self.config.fusion_threshold,
             cycle_time: self.config.cycle_time,
-            watch: Watch::new(self.config.stall, Arc::clone(&self.metrics)),
+            watch: Watch::new(self.config.stall, Arc::clone(&self.metrics), self.site.rank),
             actor,
             metrics: Arc::clone(&self.metrics),
             timeline: Arc::clone(&self.timeline),

@@ -4,7 +4,7 @@
 //! of them stops in the middle: then the waits themselves ask the [`Midway`].
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -15,7 +15,7 @@ use crate::{
     clock,
     error::{Error, Result},
     metrics::Metrics,
-    negotiate::{Negotiator, Response, request::Request},
+    negotiate::{Negotiator, Response, Stalled, request::Request},
     types::Rank,
 };
 
@@ -34,11 +34,18 @@ pub(super) struct Watch {
 struct Rules {
     limits: Stall,
     metrics: Arc<Metrics>,
+    me: Rank,
+}
+
+/// What is to be said about a stall, and by whom: the others see the same, and once is enough.
+struct Report {
+    text: String,
+    speaker: Option<Rank>,
 }
 
 impl Rules {
     /// Warns or fails if something has waited for too long.
-    fn apply(&self, age: Duration, warned: &mut Option<Instant>, report: impl FnOnce() -> String) -> Result<()> {
+    fn apply(&self, age: Duration, warned: &mut Option<Instant>, report: impl FnOnce() -> Report) -> Result<()> {
         let now = clock::now();
         let is_over = |limit: Option<Duration>| limit.is_some_and(|limit| age >= limit);
         let was_warned =
@@ -48,16 +55,18 @@ impl Rules {
             return Ok(());
         }
         *warned = Some(now);
-        let text = report();
-        tracing::warn!("{text}");
+        let Report { text, speaker } = report();
+        if speaker.is_none_or(|speaker| speaker == self.me) {
+            tracing::warn!("{text}");
+        }
         self.metrics.stalled(&text);
         if fails { Err(Error::Stalled(text)) } else { Ok(()) }
     }
 }
 
 impl Watch {
-    pub(super) fn new(limits: Stall, metrics: Arc<Metrics>) -> Self {
-        let rules = Rules { limits, metrics };
+    pub(super) fn new(limits: Stall, metrics: Arc<Metrics>, me: Rank) -> Self {
+        let rules = Rules { limits, metrics, me };
         let midway = Arc::new(Midway { rules: rules.clone(), batch: Mutex::default() });
         Self { rules, warned: None, midway }
     }
@@ -69,6 +78,7 @@ impl Watch {
     /// Says what the waits from now on are for.
     pub(super) fn begins(&self, responses: &[Response]) {
         let mut batch = lock(&self.midway.batch);
+        batch.members = responses.first().map(|response| Arc::clone(&response.members));
         batch.requests.clear();
         batch.requests.extend(responses.iter().filter_map(|it| it.agreed.iter().flatten().next().map(Arc::clone)));
     }
@@ -84,7 +94,9 @@ impl Watch {
         let age = clock::now().saturating_duration_since(oldest);
         self.rules.apply(age, &mut self.warned, || {
             let names: Vec<&str> = entries.keys().map(AsRef::as_ref).collect();
-            report(&names, &negotiator.stalled(), silent, age)
+            let stalled = negotiator.stalled();
+            let speaker = speaker(negotiator.ranks(), &stalled, silent);
+            Report { text: report(&names, &stalled, silent, age), speaker }
         })
     }
 }
@@ -100,31 +112,60 @@ pub(super) struct Midway {
 #[derive(Debug, Default)]
 struct BatchInWork {
     requests: Vec<Arc<Request>>,
+    members: Option<Arc<[Rank]>>,
     warned: Option<Instant>,
 }
 
 impl Overseer for Midway {
     fn look(&self, still_for: Duration, awaited: &[Rank]) -> Result<()> {
         let mut batch = lock(&self.batch);
-        let BatchInWork { requests, warned } = &mut *batch;
+        let BatchInWork { requests, members, warned } = &mut *batch;
         self.rules.apply(still_for, warned, || {
             let names: Vec<&str> = requests.iter().map(|request| &*request.name).collect();
-            report(&names, &BTreeMap::new(), awaited, still_for)
+            let text = report(&names, &BTreeMap::new(), awaited, still_for);
+            Report { text, speaker: members.as_deref().and_then(|all| speaker(all, &BTreeMap::new(), awaited)) }
         })
     }
 }
 
+/// The first of those who wait: while some are silent everybody else does, else those who have asked for something.
+fn speaker(members: &[Rank], stalled: &BTreeMap<&str, Stalled>, silent: &[Rank]) -> Option<Rank> {
+    let waits = |rank: &&Rank| match silent {
+        [] => stalled.values().any(|it| it.asked.contains(rank)),
+        silent => !silent.contains(rank),
+    };
+    members.iter().filter(waits).min().copied()
+}
+
+/// Ranks that wait for each other, each in an operation that the other has not asked for; nothing if there are none.
+fn crossed(stalled: &BTreeMap<&str, Stalled>) -> Option<String> {
+    let is_awaited = |rank: &Rank| stalled.values().any(|it| it.missing.contains(rank));
+    let first = |rank: Rank| stalled.iter().find(|(_, it)| it.asked.contains(&rank)).map(|(name, _)| (rank, *name));
+    let ranks: BTreeSet<Rank> =
+        stalled.values().flat_map(|it| &it.asked).filter(|it| is_awaited(it)).copied().collect();
+    let all: Vec<(Rank, &str)> = ranks.into_iter().filter_map(first).collect();
+    let [(rank, name), rest @ ..] = all.as_slice() else { return None };
+    let more = rest.iter().take(NAMES_MAX - 1).map(|(rank, name)| format!(", rank {rank} in `{name}`"));
+    let end = if rest.len() < NAMES_MAX { "" } else { ", ..." };
+    (!rest.is_empty()).then(|| format!("rank {rank} waits in `{name}`{}{end}", more.collect::<String>()))
+}
+
 /// What waits for whom, in words. Pure.
-fn report(names: &[&str], stalled: &BTreeMap<&str, Vec<Rank>>, silent: &[Rank], age: Duration) -> String {
+fn report(names: &[&str], stalled: &BTreeMap<&str, Stalled>, silent: &[Rank], age: Duration) -> String {
     let mut missing: BTreeMap<Rank, Vec<&str>> = BTreeMap::new();
-    for (name, ranks) in stalled {
+    for (name, Stalled { missing: ranks, .. }) in stalled {
         ranks.iter().for_each(|rank| missing.entry(*rank).or_default().push(name));
     }
     let unheard = names.iter().filter(|name| !stalled.contains_key(**name));
     for name in unheard {
         silent.iter().for_each(|rank| missing.entry(*rank).or_default().push(name));
     }
-    let mut text = format!("operations have waited for some ranks for {} s\nMissing ranks:", age.as_secs());
+    let seconds = age.as_secs();
+    let mut text = crossed(stalled).map_or_else(
+        || format!("operations have waited for some ranks for {seconds} s"),
+        |who| format!("ranks have waited for each other in different operations for {seconds} s: {who}"),
+    );
+    text.push_str("\nMissing ranks:");
     for (rank, mut names) in missing {
         names.sort_unstable();
         names.dedup();
@@ -138,12 +179,36 @@ fn report(names: &[&str], stalled: &BTreeMap<&str, Vec<Rank>>, silent: &[Rank], 
 mod tests {
     use std::{collections::BTreeMap, time::Duration};
 
-    use super::report;
-    use crate::types::Rank;
+    use super::{report, speaker};
+    use crate::{negotiate::Stalled, types::Rank};
+
+    fn stalled<'a>(all: &[(&'a str, &[usize], &[usize])]) -> BTreeMap<&'a str, Stalled> {
+        let ranks = |numbers: &[usize]| numbers.iter().copied().map(Rank).collect();
+        all.iter()
+            .map(|(name, asked, missing)| (*name, Stalled { asked: ranks(asked), missing: ranks(missing) }))
+            .collect()
+    }
+
+    #[test]
+    fn ranks_that_wait_for_each_other_are_told_in_what() {
+        let crossed = stalled(&[("x", &[0, 2], &[1]), ("y", &[1], &[0, 2])]);
+        let text = report(&["x"], &crossed, &[], Duration::from_secs(60));
+        let expected = "ranks have waited for each other in different operations for 60 s: \
+                        rank 0 waits in `x`, rank 1 in `y`, rank 2 in `x`\nMissing ranks:\n0: [y]\n1: [x]\n2: [y]";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn one_of_those_who_wait_speaks() {
+        let all = [Rank(0), Rank(1), Rank(2)];
+        assert_eq!(speaker(&all, &stalled(&[]), &[Rank(0)]), Some(Rank(1)), "the first has not said a word");
+        assert_eq!(speaker(&all, &stalled(&[("x", &[2], &[0, 1])]), &[]), Some(Rank(2)), "only the last has asked");
+        assert_eq!(speaker(&all, &stalled(&[("x", &[1], &[0]), ("y", &[0], &[1])]), &[]), Some(Rank(0)));
+    }
 
     #[test]
     fn a_report_names_ranks_and_tensors() {
-        let stalled = BTreeMap::from([("a", vec![Rank(1), Rank(3)]), ("b", vec![Rank(3)])]);
+        let stalled = stalled(&[("a", &[0, 2], &[1, 3]), ("b", &[0, 1, 2], &[3])]);
         let text = report(&["a", "b", "c"], &stalled, &[Rank(2)], Duration::from_secs(61));
         let expected = "operations have waited for some ranks for 61 s\nMissing ranks:\n1: [a]\n2: [c]\n3: [a, b]";
         assert_eq!(text, expected);

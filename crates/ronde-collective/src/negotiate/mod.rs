@@ -58,6 +58,13 @@ pub(crate) enum Outcome {
     AllJoined(Rank),
 }
 
+/// An operation for which not all ranks have asked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Stalled {
+    pub(crate) asked: Vec<Rank>,
+    pub(crate) missing: Vec<Rank>,
+}
+
 /// The state that all ranks of a group have in common.
 #[derive(Debug)]
 pub(crate) struct Negotiator {
@@ -201,13 +208,24 @@ impl Negotiator {
         Some(Response { name: JOIN.into(), kind: Kind::Join, agreed: Arc::new([]), outcome, members })
     }
 
-    /// What waits, and for which ranks.
-    pub(crate) fn stalled(&self) -> BTreeMap<&str, Vec<Rank>> {
-        let missing = |asked: &Vec<Option<Arc<Request>>>| {
-            let members = (0..self.ranks.len()).filter(|member| asked[*member].is_none() && !self.joined[*member]);
-            members.map(|member| self.ranks[member]).collect()
+    /// What waits, who has asked for it, and who has not.
+    pub(crate) fn stalled(&self) -> BTreeMap<&str, Stalled> {
+        let stalled = |asked: &Vec<Option<Arc<Request>>>| {
+            let mut stalled = Stalled::default();
+            for (member, rank) in self.ranks.iter().enumerate() {
+                match &asked[member] {
+                    Some(_) => stalled.asked.push(*rank),
+                    None if self.joined[member] => {}
+                    None => stalled.missing.push(*rank),
+                }
+            }
+            stalled
         };
-        self.waiting.iter().map(|(name, asked)| (&**name, missing(asked))).collect()
+        self.waiting.iter().map(|(name, asked)| (&**name, stalled(asked))).collect()
+    }
+
+    pub(crate) fn ranks(&self) -> &[Rank] {
+        &self.ranks
     }
 }
 

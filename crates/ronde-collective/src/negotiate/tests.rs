@@ -38,7 +38,7 @@ fn an_operation_waits_for_the_last_rank() {
     let mut negotiator = Negotiator::new(ranks(3), 10);
     let (a, b) = (sum("a", 1), sum("b", 1));
     assert!(round(&mut negotiator, &[&[Arc::clone(&a)], &[Arc::clone(&b)], &[]]).is_empty());
-    assert_eq!(negotiator.stalled()["a"], [Rank(1), Rank(2)]);
+    assert_eq!(negotiator.stalled()["a"].missing, [Rank(1), Rank(2)]);
     assert_eq!(round(&mut negotiator, &[&[], &[Arc::clone(&a)], &[Arc::clone(&a)]]), ["a"]);
     assert_eq!(round(&mut negotiator, &[&[Arc::clone(&b)], &[], &[b]]), ["b"]);
     assert!(negotiator.stalled().is_empty());

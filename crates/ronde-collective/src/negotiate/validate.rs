@@ -2,7 +2,7 @@
 //! and end with the name and the ranks.
 
 use super::request::{Kind, Request, Spec};
-use crate::types::{Rank, ReduceOp, Shape};
+use crate::types::{Rank, Shape};
 
 /// Requests of all members that asked, by their ranks; joined members did not.
 pub(crate) struct Asked<'a> {
@@ -97,12 +97,10 @@ fn compare_rows(kind: Kind, Shape(one): &Shape, Shape(other): &Shape) -> Result<
 }
 
 fn compare_rest(one: &Request, other: &Request) -> Result<(), String> {
-    let op = |op: ReduceOp| op.code();
     if one.op != other.op {
         return Err(format!(
             "Mismatched reduction operation: One rank sent reduction op {}, but another rank sent reduction op {}.",
-            op(one.op),
-            op(other.op)
+            one.op, other.op
         ));
     }
     if (one.prescale.to_bits(), one.postscale.to_bits()) != (other.prescale.to_bits(), other.postscale.to_bits()) {

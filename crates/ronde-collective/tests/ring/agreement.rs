@@ -1,8 +1,15 @@
 //! What ranks agree on, and what they are told when they do not.
 
-use ronde_collective::{DataType, Error, Operation, Rank, ReduceOp, Reduction, Tensor, Work};
+use std::time::Duration;
+
+use ronde_collective::{DataType, Error, Handle, Operation, Rank, ReduceOp, Reduction, Tensor, Work};
+
+use ronde_sim::wait_until;
 
 use crate::fixture::{Spread, allreduce, barrier, f32s, floats, matrix, ring};
+
+/// For what other threads will have done soon, however busy the machine is.
+const LIMIT: Duration = Duration::from_secs(120);
 
 #[test]
 fn ranks_may_ask_in_any_order() {
@@ -142,19 +149,66 @@ fn wrong_arguments_are_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn a_name_is_in_flight_until_its_result_is_taken() {
+fn a_name_is_taken_while_its_operation_is_in_flight() {
     ring(2, Spread::OneHost, |engine| {
-        let handle = engine.submit(allreduce("x", ReduceOp::Sum, &[1.0])).unwrap();
-        engine.run(barrier("b")).unwrap();
-        let error = engine.submit(allreduce("x", ReduceOp::Sum, &[1.0])).unwrap_err();
-        assert!(matches!(&error, Error::Invalid(text) if text.contains("same name")), "{error}");
-        handle.wait(None).unwrap().unwrap();
-        engine.run(allreduce("x", ReduceOp::Sum, &[1.0])).unwrap();
-        // A handle that is dropped gives its name back when the work is done.
-        drop(engine.submit(allreduce("y", ReduceOp::Sum, &[1.0])).unwrap());
-        engine.run(barrier("b")).unwrap();
-        engine.run(allreduce("y", ReduceOp::Sum, &[1.0])).unwrap();
+        let x = || allreduce("x", ReduceOp::Sum, &[1.0]);
+        if engine.rank() == Rank(0) {
+            let first = engine.submit(x()).unwrap();
+            let error = engine.submit(x()).unwrap_err();
+            assert!(matches!(&error, Error::Invalid(text) if text.contains("same name")), "{error}");
+            engine.run(barrier("b")).unwrap();
+            first.wait(None).unwrap().unwrap();
+        } else {
+            engine.run(barrier("b")).unwrap();
+            engine.run(x()).unwrap();
+        }
+        engine.run(x()).unwrap();
     });
+}
+
+#[test]
+fn a_name_is_free_when_its_operation_is_done_whether_its_result_is_taken_or_not() {
+    for spread in [Spread::OneHost, Spread::Tcp] {
+        ring(2, spread, |engine| {
+            let x = |value: f32| allreduce("x", ReduceOp::Sum, &[value]);
+            let dropped = engine.submit(x(1.0)).unwrap();
+            drop(dropped);
+            engine.run(barrier("b")).unwrap();
+            let polled = engine.submit(x(2.0)).unwrap();
+            wait_until("it is done", LIMIT, || polled.is_done().then_some(()));
+            let ignored = engine.submit(x(3.0)).unwrap();
+            engine.run(barrier("b")).unwrap();
+            // Nobody has asked for that one; a moment later it is free nevertheless.
+            let last = wait_until("the name is free", LIMIT, || engine.submit(x(4.0)).ok());
+            let sums = [polled, ignored, last].map(|it| floats(&it.wait(None).unwrap().unwrap(), 0));
+            assert_eq!(sums, [[4.0], [6.0], [8.0]]);
+        });
+    }
+}
+
+#[test]
+fn ranks_may_take_the_results_of_one_name_at_different_times() {
+    const STEPS: usize = 200;
+    for spread in [Spread::OneHost, Spread::Tcp] {
+        ring(3, spread, |engine| {
+            let mut held = Vec::new();
+            for step in 0..STEPS {
+                let handle = engine.submit(allreduce("x", ReduceOp::Sum, &vec![step as f32; 1 + step % 3])).unwrap();
+                // Some take every result, some poll, and take none until the end.
+                if (engine.rank().0 + step / 50).is_multiple_of(2) {
+                    wait_until("it is done", LIMIT, || handle.is_done().then_some(()));
+                    held.push((step, handle));
+                } else {
+                    check_step(step, &handle);
+                }
+            }
+            held.iter().for_each(|(step, handle)| check_step(*step, handle));
+        });
+    }
+}
+
+fn check_step(step: usize, handle: &Handle) {
+    assert_eq!(floats(&handle.wait(None).unwrap().unwrap(), 0), vec![3.0 * step as f32; 1 + step % 3]);
 }
 
 #[test]

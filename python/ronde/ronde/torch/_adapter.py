@@ -22,6 +22,15 @@ _CODES = {
 _is_cpu = operator.attrgetter("is_cpu") if hasattr(torch.Tensor, "is_cpu") else lambda tensor: tensor.device.type == "cpu"
 
 
+def checked(tensor):
+    """The tensor, if it is one of PyTorch's."""
+    if not isinstance(tensor, torch.Tensor):
+        kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}".removeprefix("builtins.")
+        hint = ": convert it with torch.from_numpy(), or use ronde.numpy" if kind.startswith("numpy.") else ""
+        raise TypeError(f"horovod.torch works on torch.Tensor, not {kind}{hint}")
+    return tensor
+
+
 def place(tensor):
     code = _CODES.get(tensor.dtype)
     if code is None:
@@ -31,7 +40,7 @@ def place(tensor):
 
 def stage(tensor, is_in_place):
     """The tensor itself if the engine can reach it, else a copy in the machine's memory."""
-    if tensor.requires_grad:
+    if checked(tensor).requires_grad:
         tensor = tensor.detach()
     if tensor.is_sparse:
         raise ValueError(f"Tensor type {tensor.type()} is not supported.")

@@ -6,6 +6,7 @@ from torch.autograd import Function
 from ronde import _ops
 from ronde._ops import Average, Sum
 from ronde.process_sets import global_process_set
+from ronde.torch._adapter import checked
 from ronde.torch._async import waiting
 from ronde.torch.compression import Compression
 
@@ -127,7 +128,7 @@ class HorovodGroupedReducescatter(Function):
 
 
 def _is_tracked(tensors):
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return torch.is_grad_enabled() and any(checked(tensor).requires_grad for tensor in tensors)
 
 
 def allreduce(
@@ -141,7 +142,7 @@ def allreduce(
     process_set=global_process_set,
 ):
     op = _ops.reduce_op(op, average)
-    small, ctx = compression.compress(tensor)
+    small, ctx = compression.compress(checked(tensor))
     result = HorovodAllreduce.apply(small, None, name, op, prescale_factor, postscale_factor, process_set)
     return compression.decompress(result, ctx)
 
@@ -157,7 +158,7 @@ def grouped_allreduce(
     process_set=global_process_set,
 ):
     op = _ops.reduce_op(op, average)
-    small, contexts = zip(*(compression.compress(tensor) for tensor in tensors))
+    small, contexts = zip(*(compression.compress(checked(tensor)) for tensor in tensors))
     results = HorovodGroupedAllreduce.apply(None, name, op, prescale_factor, postscale_factor, process_set, *small)
     return [compression.decompress(result, ctx) for result, ctx in zip(results, contexts)]
 
@@ -169,7 +170,7 @@ def allgather(tensor, name=None, process_set=global_process_set):
 
 
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
-    return list(HorovodGroupedAllgather.apply(name, process_set, *tensors))
+    return list(HorovodGroupedAllgather.apply(name, process_set, *map(checked, tensors)))
 
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
@@ -192,7 +193,7 @@ def reducescatter(
     prescale_factor=1.0,
     postscale_factor=1.0,
 ):
-    small, ctx = compression.compress(tensor)
+    small, ctx = compression.compress(checked(tensor))
     result = HorovodReducescatter.apply(small, name, op, process_set, prescale_factor, postscale_factor)
     return compression.decompress(result, ctx)
 
@@ -206,6 +207,6 @@ def grouped_reducescatter(
     prescale_factor=1.0,
     postscale_factor=1.0,
 ):
-    small, contexts = zip(*(compression.compress(tensor) for tensor in tensors))
+    small, contexts = zip(*(compression.compress(checked(tensor)) for tensor in tensors))
     results = HorovodGroupedReducescatter.apply(name, op, process_set, prescale_factor, postscale_factor, *small)
     return [compression.decompress(result, ctx) for result, ctx in zip(results, contexts)]

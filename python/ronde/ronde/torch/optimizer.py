@@ -27,6 +27,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self.sparse_as_dense = options["sparse_as_dense"]
         self.process_set = options["process_set"]
         self._parameter_names = _names(self.param_groups, named_parameters)
+        # A step of another optimizer may have been interrupted a moment ago; parameters of both may have the same names.
+        _ops.free_names()
         self._handles = {}
         self._grad_accs = []
         self._made_dense = set()
@@ -209,6 +211,7 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
         self.backward_passes_per_step = options["backward_passes_per_step"]
         self.process_set = options["process_set"]
         self._parameter_names = _names(self.param_groups, named_parameters)
+        _ops.free_names()
 
     def synchronize(self):
         """There is nothing to wait for before step()."""
@@ -276,6 +279,7 @@ def DistributedOptimizer(
     process_set=global_process_set,
 ):
     """An optimizer of the same class that reduces gradients over the members of a process set before it steps."""
+    _ops.check_op(op)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor not supported with op != Average")
     if num_groups:
