@@ -345,6 +345,22 @@ impl Arguments {
         self.hosts.host_discovery_script.is_some() || self.elastic.min_np.is_some()
     }
 
+    /// What is wrong with the numbers of ranks, if anything is.
+    pub fn fault(&self) -> Option<String> {
+        let (np, min, max) = (self.num_proc, self.elastic.min_np, self.elastic.max_np);
+        let is_more = |one: Option<usize>, other: Option<usize>| one.zip(other).is_some_and(|(one, other)| one > other);
+        let shown = |number: Option<usize>| number.unwrap_or_default();
+        if is_more(min, max) {
+            Some(format!("--min-np {} is more than --max-np {}", shown(min), shown(max)))
+        } else if is_more(np, max) {
+            Some(format!("-np {} is more than --max-np {}", shown(np), shown(max)))
+        } else if is_more(min, np) {
+            Some(format!("-np {} is less than --min-np {}", shown(np), shown(min)))
+        } else {
+            None
+        }
+    }
+
     pub fn interfaces(&self) -> Vec<&str> {
         let all = self.network_interfaces.iter().chain(&self.network_interface);
         all.map(|name| name.trim()).filter(|name| !name.is_empty()).collect()

@@ -25,7 +25,7 @@ use crate::{
     signals::Stops,
     slots::Slot,
     start::{Program, StartError, Way as _, remote::Remote, ways::Ways},
-    surroundings,
+    surroundings, threads,
 };
 
 /// Ranks that are started at a time.
@@ -78,6 +78,9 @@ async fn start(job: &Job, reach: &Reach, output: &Output) -> Result<Everything, 
     let secret = surroundings::secret().map_err(LaunchError::Prepare)?;
     let server = serve(&secret, hosts.all_local()).map_err(LaunchError::Prepare)?;
     let common = common_environment(&job.environment, &secret, server.address().port());
+    if let Some(notice) = hosts.notice_of_threads(job) {
+        output.say(&notice);
+    }
     let (ranks, failed) = Stage { job, reach, output, hosts, common }.start_all().await?;
     Ok((ranks, failed, server))
 }
@@ -109,6 +112,13 @@ impl Hosts {
 
     fn all_local(&self) -> bool {
         self.0.values().all(Option::is_none)
+    }
+
+    /// What is to be said about ranks that share their host.
+    fn notice_of_threads(&self, job: &Job) -> Option<String> {
+        let ranks = job.slots.iter().map(|slot| slot.local_size).max()?;
+        let is_here = self.0.len() == 1 && self.all_local();
+        threads::notice(&job.environment, ranks, is_here.then(threads::cores))
     }
 
     fn rendezvous(&self, host: &str) -> IpAddr {

@@ -25,7 +25,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::start::NOTICED_WITHIN;
+use crate::{start::NOTICED_WITHIN, threads};
 
 /// Our program is a keeper when it is called by this name.
 pub const NAME: &str = "ronde-keep";
@@ -79,7 +79,8 @@ fn keep() -> io::Result<ExitCode> {
 
 fn keep_inside(alone: Alone, outer_ends: File) -> io::Result<ExitCode> {
     let mut launcher = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let kept = read_kept(&mut launcher)?;
+    let mut kept = read_kept(&mut launcher)?;
+    threads::share_cores(&mut kept.0.env, threads::cores());
     adopt_orphans()?;
     match fork(alone, Namespaces::default())? {
         Fork::Child => Ok(begin(&kept)),

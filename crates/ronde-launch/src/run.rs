@@ -62,6 +62,9 @@ pub fn run(name: &str, words: &[String]) -> Result<u8, LaunchError> {
     if arguments.show_arguments {
         return Ok(show(&shown(&arguments, &parameters)));
     }
+    if let Some(fault) = arguments.fault() {
+        return Err(LaunchError::Parameter(fault));
+    }
     arguments.notices().into_iter().for_each(say);
     if arguments.hosts.is_silent() && !arguments.is_elastic() {
         arguments.hosts.hostfile = hosts_of_the_job(&surroundings::variables());

@@ -4,6 +4,13 @@
 //! side: [`names`] and [`reach`] find an agent, [`client`] speaks with it, for [`rsh`] (whose command line is
 //! [`shim`]) and for a launcher ([`way`]). The agent's side: [`init`] is its outer process, [`server`] its life,
 //! `serve` one connection, `roster` what runs, [`programs`] how. [`mirror`] copies host lists, [`install`] the program.
+//!
+//! Inside (ranks without sshd): `frame.rs` is the format and is pure, as are `shim.rs` (ssh's command line) and the
+//! parts of `mirror.rs` and `names.rs` that decide; `secret.rs`, `channel.rs`, `link.rs` and `streams.rs` are what
+//! both sides share, from the proof outwards; `client.rs` speaks for `rsh.rs` and for a launcher (`way.rs`), over
+//! `reach.rs`; `server.rs` is the agent's life under its outer process (`init.rs`), `serve.rs` one connection,
+//! `roster.rs` what runs. Its variables are `RONDE_SECRET_FILE`, `RONDE_SECRET`, `RONDE_AGENT_PORT` and, for its
+//! programs, `RONDE_HOSTS_FILE`. In `crates/ronde` the verbs are `agent.rs` and `rsh.rs`.
 
 pub mod channel;
 pub mod client;

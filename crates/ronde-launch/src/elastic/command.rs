@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::{
     discovery::{INTERVAL, Script, Source},
+    driver::counted,
     model::{Failure, HostSlots, Outcome, Settings},
     run::{self, ElasticEnd, ElasticJob},
 };
@@ -93,12 +94,6 @@ fn settings(arguments: &Arguments, variables: &BTreeMap<String, String>) -> Resu
     let elastic = &arguments.elastic;
     let min = elastic.min_np.or(arguments.num_proc).ok_or(LaunchError::NoNumber)?;
     let max = elastic.max_np.unwrap_or(usize::MAX);
-    if min > max {
-        return Err(LaunchError::Parameter(format!("--min-np {min} is more than --max-np {max}")));
-    }
-    if let Some(np) = arguments.num_proc.filter(|np| *np > max || *np < min) {
-        return Err(LaunchError::Parameter(format!("-np {np} is not between --min-np and --max-np")));
-    }
     let mut settings = Settings::new(min, max);
     let by_variable = || variables.get("HOROVOD_ELASTIC_TIMEOUT")?.parse().ok();
     if let Some(seconds) = elastic.elastic_timeout.map(|seconds| seconds as u64).or_else(by_variable) {
@@ -175,8 +170,9 @@ impl fmt::Display for ElasticEnd {
             Outcome::Failed(failure) => self.show_failure(failure, f),
             Outcome::Short { ready, min, waited } => write!(
                 f,
-                "{ready} ranks were ready, and at least {min} are needed; waited for {} s\n\n\
-                 hint: add hosts, need fewer ranks with --min-np, or wait longer with --elastic-timeout",
+                "{} ready after {} s, and at least {min} needed\n\n\
+                 hint: add hosts, allow fewer ranks with --min-np, or wait longer with --elastic-timeout",
+                counted(*ready, "rank"),
                 waited.as_secs()
             ),
             Outcome::ResetLimit(limit) => write!(f, "{RESET_LIMIT}: {limit}"),
@@ -197,14 +193,11 @@ impl fmt::Display for ElasticEnd {
 
 impl ElasticEnd {
     fn show_failure(&self, failure: &Failure, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { worker, host, rank, ended, why } = failure;
-        match rank {
-            Some(rank) => write!(f, "{why}: rank {rank} on host `{host}` ")?,
-            None => write!(f, "{why}: worker {worker} on host `{host}` ")?,
-        }
+        let Failure { number, host, ended, why, .. } = failure;
+        write!(f, "{why}: worker {number} on host `{host}` ")?;
         match ended {
-            Ended::Code(code) => write!(f, "ended with exit code {code}")?,
-            Ended::Signal(number) => write!(f, "was ended by {}", signals::name(*number))?,
+            Ended::Code(code) => write!(f, "exited with code {code}")?,
+            Ended::Signal(signal) => write!(f, "was killed by {}", signals::name(*signal))?,
             Ended::Lost(why) => write!(f, "was lost: {why}")?,
         }
         if !self.tail.is_empty() {

@@ -30,9 +30,9 @@ use ronde_collective::desk::Join;
 
 use super::{
     cooldown::Cooldowns,
-    model::{Command, Event, Failure, HostSlots, Outcome, Settings, WorkerId},
+    model::{Command, Event, Failure, HostSlots, Outcome, Settings, WorkerId, WorkerNumber},
 };
-use crate::start::Ended;
+use crate::{signals, start::Ended};
 
 /// So many failures in a row, with no commit between them, are the program's own fault.
 const FAILURES_MAX: u32 = 3;
@@ -66,6 +66,7 @@ pub struct Driver {
 
 #[derive(Debug)]
 struct Worker {
+    number: WorkerNumber,
     host: String,
     slot: usize,
     /// The rank of its last place.
@@ -176,12 +177,7 @@ impl Driver {
         let at = |host: &HostSlots| before.iter().position(|old| old.host == host.host).unwrap_or(usize::MAX);
         let mut hosts = found;
         hosts.sort_by_key(at);
-        for host in hosts.iter().filter(|host| at(host) == usize::MAX) {
-            self.commands.push(Command::Say(format!("host {} has come, with {} slots", host.host, host.slots)));
-        }
-        for old in before.iter().filter(|old| hosts.iter().all(|host| host.host != old.host)) {
-            self.commands.push(Command::Say(format!("host {} is no longer there", old.host)));
-        }
+        self.commands.extend(changes(&before, &hosts).into_iter().map(Command::Say));
         self.slots = hosts.iter().map(|host| (host.host.clone(), host.slots)).collect();
         self.hosts = Some(hosts);
     }
@@ -190,7 +186,7 @@ impl Driver {
         if self.hosts.is_none() {
             self.end(Outcome::Discovery(error));
         } else if self.discovery_error != error {
-            self.commands.push(Command::Say(format!("the hosts stay as they are: {error}")));
+            self.commands.push(Command::Say(format!("keeping the known hosts: {error}")));
             self.discovery_error = error;
         }
     }
@@ -258,7 +254,7 @@ impl Driver {
     fn silent(&mut self, id: WorkerId, now: Duration) {
         let Some(worker) = self.workers.get(&id) else { return };
         if !matches!(worker.phase, Phase::Stopping { .. }) {
-            let text = format!("worker {id} on host {} is not heard of any more: it is given up", worker.host);
+            let text = format!("lost contact with worker {} on host {}; stopping it", worker.number, worker.host);
             self.commands.push(Command::Say(text));
             self.kill(id, now, true);
             if let Some(Worker { phase: Phase::Stopping { is_silent, .. }, .. }) = self.workers.get_mut(&id) {
@@ -297,7 +293,8 @@ impl Driver {
         }
         if !is_expected {
             let why = "its training failed";
-            let failure = Failure { worker: id, host: worker.host.clone(), rank: worker.rank, ended, why };
+            let (number, host, rank) = (worker.number, worker.host.clone(), worker.rank);
+            let failure = Failure { worker: id, number, host, rank, ended, why };
             self.failed(&worker, failure, is_member, now);
         }
     }
@@ -314,8 +311,8 @@ impl Driver {
     fn failed(&mut self, worker: &Worker, mut failure: Failure, is_member: bool, now: Duration) {
         let is_own = failure.ended.is_own();
         let is_new = self.cooldowns.fail(&worker.host, now);
-        let left = self.workers.len();
-        self.commands.push(Command::Say(format!("{}; {left} workers are left", described(&failure))));
+        let left = counted(self.workers.len(), "worker");
+        self.commands.push(Command::Say(format!("{}; {left} left", described(&failure))));
         if let Some(finishing) = &mut self.finishing {
             // Who never had a part in the training is not missed, unless its own program failed.
             let is_missed = is_own || worker.rank.is_some() || self.ring.number == 0;
@@ -385,15 +382,29 @@ fn missing(these: &[WorkerId], those: &[WorkerId]) -> Vec<WorkerId> {
     these.iter().filter(|id| !those.contains(id)).copied().collect()
 }
 
-fn described(failure: &Failure) -> String {
-    let who = match failure.rank {
-        Some(rank) => format!("rank {rank} (worker {}) on host {}", failure.worker, failure.host),
-        None => format!("worker {} on host {}", failure.worker, failure.host),
+/// What users are told about hosts.
+fn changes(before: &[HostSlots], now: &[HostSlots]) -> Vec<String> {
+    let find = |hosts: &[HostSlots], name: &str| hosts.iter().find(|it| it.host == name).map(|it| it.slots);
+    let change = |HostSlots { host, slots }: &HostSlots| match find(before, host) {
+        None => Some(format!("host {host} joined ({})", counted(*slots, "slot"))),
+        Some(old) if old != *slots => Some(format!("host {host} has {} now (was {old})", counted(*slots, "slot"))),
+        Some(_) => None,
     };
+    let left = before.iter().filter(|old| find(now, &old.host).is_none()).map(|old| format!("host {} left", old.host));
+    now.iter().filter_map(change).chain(left).collect()
+}
+
+/// So many of something, as in `1 rank` and `2 ranks`.
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+fn described(failure: &Failure) -> String {
+    let who = format!("worker {} on host {}", failure.number, failure.host);
     match &failure.ended {
-        Ended::Code(code) => format!("{who} ended with code {code}"),
-        Ended::Signal(signal) => format!("{who} was ended by signal {signal}"),
-        Ended::Lost(why) => format!("{who} is lost: {why}"),
+        Ended::Code(code) => format!("{who} exited with code {code}"),
+        Ended::Signal(number) => format!("{who} was killed by {}", signals::name(*number)),
+        Ended::Lost(why) => format!("{who} was lost: {why}"),
     }
 }
 

@@ -16,6 +16,16 @@ impl fmt::Display for WorkerId {
     }
 }
 
+/// What users know a worker by: the number before its lines. The smallest that no other worker has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WorkerNumber(pub usize);
+
+impl fmt::Display for WorkerNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// A host and how many ranks it has room for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostSlots {
@@ -96,6 +106,9 @@ pub enum Command {
         worker: WorkerId,
         host: String,
         slot: usize,
+        number: WorkerNumber,
+        /// How many workers its host may have.
+        local_size: usize,
     },
     /// Answers a worker that asked for a ring.
     Place(WorkerId, Place),
@@ -151,6 +164,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub worker: WorkerId,
+    pub number: WorkerNumber,
     pub host: String,
     pub rank: Option<usize>,
     pub ended: Ended,

@@ -24,12 +24,12 @@ use super::{
     desk::Desk,
     discovery::{self, Source},
     driver::Driver,
-    model::{Command, Event, Outcome, Settings, WorkerId},
+    model::{Command, Event, Outcome, Settings, WorkerId, WorkerNumber},
 };
 use crate::{
     output::{self, Output, Stream, Tail},
     start::{Order, Program, Started, Way},
-    surroundings,
+    surroundings, threads,
 };
 
 /// Events that wait; a worker that says more waits itself.
@@ -111,11 +111,11 @@ struct House<'a> {
     workers: BTreeMap<WorkerId, Running>,
     /// The last lines of stderr of each worker, once they are known.
     tails: BTreeMap<WorkerId, JoinHandle<Tail>>,
+    has_told_of_threads: bool,
 }
 
 struct Running {
-    /// The number before its lines: the smallest that nobody else has.
-    number: usize,
+    number: WorkerNumber,
     /// None until it is started.
     orders: Option<mpsc::Sender<Order>>,
     /// What it is to be told then.
@@ -136,7 +136,9 @@ impl<'a> House<'a> {
             .or_else(|_| Desk::start(any_v4, secret.clone(), events.clone()))?;
         let rendezvous = Server::start(any, secret.clone()).or_else(|_| Server::start(any_v4, secret))?;
         let (workers, tails) = (BTreeMap::new(), BTreeMap::new());
-        Ok((Self { job, output, desk, rendezvous, events, starts, workers, tails }, heard, started))
+        let has_told_of_threads = false;
+        let house = Self { job, output, desk, rendezvous, events, starts, workers, tails, has_told_of_threads };
+        Ok((house, heard, started))
     }
 
     fn note(&mut self, event: &Event) {
@@ -150,7 +152,7 @@ impl<'a> House<'a> {
         let look = self.desk.look(self.job.silence, Instant::now());
         if let Some(away) = look.away {
             let (away, fence) = (away.as_secs(), FENCE.as_secs());
-            self.output.say(&format!("ronde: this launcher stood still for {away} s; workers bear {fence} s of that"));
+            self.output.say(&format!("ronde: this launcher stood still for {away} s; workers give up after {fence} s"));
         }
         look.silent.into_iter().map(Event::Silent).collect()
     }
@@ -158,7 +160,12 @@ impl<'a> House<'a> {
     fn carry_out(&mut self, commands: Vec<Command>) -> Option<Outcome> {
         for command in commands {
             match command {
-                Command::Start { worker, host, slot } => self.start(worker, host, slot),
+                Command::Start { worker, host, slot, number, local_size } => {
+                    self.workers.insert(worker, Running { number, orders: None, order: None });
+                    self.tell_of_threads(local_size);
+                    let place = first_place(number, self.workers.len(), slot, local_size);
+                    self.start(worker, host, place);
+                }
                 Command::Place(worker, place) => self.desk.say(worker, &ToRank::Place(place)),
                 Command::Leave(worker) => self.desk.say(worker, &ToRank::Leave),
                 Command::Notice { worker, generation, change } => {
@@ -181,14 +188,11 @@ impl<'a> House<'a> {
     }
 
     /// Starts a worker in a task of its own; the result comes back through `starts`.
-    fn start(&mut self, worker: WorkerId, host: String, slot: usize) {
-        let number =
-            (0..=self.workers.len()).find(|number| self.workers.values().all(|it| it.number != *number)).unwrap_or(0);
+    fn start(&mut self, worker: WorkerId, host: String, place: [(String, String); 4]) {
         self.desk.expect(worker);
-        self.workers.insert(worker, Running { number, orders: None, order: None });
         let (way, starts, limit) = (Arc::clone(&self.job.way), self.starts.clone(), self.job.start_timeout);
         let mut program = self.job.program.clone();
-        program.environment.extend(first_place(number, self.workers.len(), slot));
+        program.environment.extend(place);
         let secret = self.job.secret.clone();
         let ports = (self.desk.address().port(), self.rendezvous.address().port());
         tokio::spawn(async move {
@@ -201,6 +205,16 @@ impl<'a> House<'a> {
             };
             let _ = starts.send((worker, started)).await;
         });
+    }
+
+    /// Says once what becomes of the cores that workers share. Hosts come and go: nobody knows them all.
+    fn tell_of_threads(&mut self, local_size: usize) {
+        if !self.has_told_of_threads
+            && let Some(notice) = threads::notice(&self.job.program.environment, local_size, None)
+        {
+            self.has_told_of_threads = true;
+            self.output.say(&notice);
+        }
     }
 
     /// Takes a worker that was started into the house.
@@ -217,7 +231,7 @@ impl<'a> House<'a> {
             let _ = started.orders.try_send(order);
         }
         running.orders = Some(started.orders);
-        let place = (running.number, self.job.settings.max.min(1000));
+        let place = (running.number.0, self.job.settings.max.min(1000));
         let attach = |stream, from| self.output.attach(place, stream, from);
         match (attach(Stream::Stdout, started.stdout), attach(Stream::Stderr, started.stderr)) {
             (Ok(_), Ok(stderr)) => drop(self.tails.insert(worker, stderr)),
@@ -272,9 +286,19 @@ fn addresses(own: IpAddr, (desk, rendezvous): (u16, u16)) -> [(String, String); 
 }
 
 /// What scripts may read before they have a place.
-fn first_place(number: usize, workers: usize, slot: usize) -> [(String, String); 3] {
-    [("HOROVOD_RANK", number), ("HOROVOD_SIZE", workers.max(number + 1)), ("HOROVOD_LOCAL_RANK", slot)]
-        .map(|(name, value)| (name.to_owned(), value.to_string()))
+fn first_place(
+    WorkerNumber(number): WorkerNumber,
+    workers: usize,
+    slot: usize,
+    local_size: usize,
+) -> [(String, String); 4] {
+    [
+        ("HOROVOD_RANK", number),
+        ("HOROVOD_SIZE", workers.max(number + 1)),
+        ("HOROVOD_LOCAL_RANK", slot),
+        ("HOROVOD_LOCAL_SIZE", local_size),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_string()))
 }
 
 fn environment(worker: WorkerId, host: &str, secret: String) -> [(String, String); 5] {

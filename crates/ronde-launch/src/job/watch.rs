@@ -65,9 +65,9 @@ impl std::fmt::Display for Failed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Slot { rank, host, .. } = &self.slot;
         match &self.ended {
-            Ended::Code(code) => write!(f, "rank {rank} on host `{host}` ended with exit code {code}")?,
+            Ended::Code(code) => write!(f, "rank {rank} on host `{host}` exited with code {code}")?,
             Ended::Signal(number) => {
-                write!(f, "rank {rank} on host `{host}` was ended by {}", signals::name(*number))?;
+                write!(f, "rank {rank} on host `{host}` was killed by {}", signals::name(*number))?;
             }
             Ended::Lost(why) => write!(f, "rank {rank} on host `{host}` was lost: {why}")?,
         }

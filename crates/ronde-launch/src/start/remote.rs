@@ -21,7 +21,7 @@ use super::{
     slurm,
     ssh::Ssh,
 };
-use crate::surroundings;
+use crate::{surroundings, threads};
 
 /// What is run on the other side. No word of it depends on the rank, and every shell reads it alike.
 pub const LINE: &str = r#"exec /bin/sh -c 'IFS= read -r ronde_code && eval "$ronde_code"'"#;
@@ -148,12 +148,13 @@ fn code(program: &Program) -> String {
     let words = words.join(" ");
     let directory = quoted(&program.directory.display().to_string());
     format!(
-        "ronde_n=$(printf \"\\nx\"); ronde_n=${{ronde_n%x}}; export{} RONDE_TREE=$$-$(date +%s); set -- {words}; \
+        "ronde_n=$(printf \"\\nx\"); ronde_n=${{ronde_n%x}}; export{} RONDE_TREE=$$-$(date +%s); {}; set -- {words}; \
          cd {directory} >/dev/null 2>&1; unset ronde_n ronde_code; exec 3<&0 </dev/null; \
          {SWEEP}; trap : {PASSED}; \
          ( trap \"\" {PASSED}; {WATCHDOG} ) | ( trap \"\" {PASSED}; {SECOND} ) & \
          \"$@\" 3<&-; ronde_c=$?; ronde_sweep 2>/dev/null; exit $ronde_c\n",
-        exports.concat()
+        exports.concat(),
+        threads::SHELL
     )
 }
 

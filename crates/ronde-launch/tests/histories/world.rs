@@ -314,7 +314,7 @@ impl World {
 
     fn carry_out(&mut self, command: Command) {
         match command {
-            Command::Start { worker, host, slot } => self.start(worker, host, slot),
+            Command::Start { worker, host, slot, .. } => self.start(worker, host, slot),
             Command::Place(worker, place) => {
                 self.check_place(worker, &place);
                 self.send(worker, Heard::Place(place));

@@ -17,7 +17,7 @@ fn the_first_failure_ends_the_job_with_its_code() {
     assert_eq!(said.code, Some(3));
     let expected = "[1]<stderr>:first\n[1]<stderr>:very bad\nProcess 1 exit with status code 3.\n\
                     Terminating remaining workers after failure of Process 1.\n\
-                    error: rank 1 on host `localhost` ended with exit code 3\n  its last lines on stderr:\n    first\n    very bad\n";
+                    error: rank 1 on host `localhost` exited with code 3\n  its last lines on stderr:\n    first\n    very bad\n";
     // The two lines of the rank and ours come by different ways.
     let sorted = |text: &str| {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -32,7 +32,7 @@ fn the_first_failure_ends_the_job_with_its_code() {
 fn a_signal_is_named() {
     let said = Sandbox::new().run(&["-np", "2"], "[ $HOROVOD_RANK = 0 ] && kill -SEGV $$; sleep 600");
     assert_eq!(said.code, Some(139));
-    assert!(said.stderr.contains("rank 0 on host `localhost` was ended by signal 11 (SIGSEGV)"), "{}", said.stderr);
+    assert!(said.stderr.contains("rank 0 on host `localhost` was killed by signal 11 (SIGSEGV)"), "{}", said.stderr);
 }
 
 #[test]

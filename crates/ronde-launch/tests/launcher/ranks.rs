@@ -1,5 +1,7 @@
 //! What ranks find when they start.
 
+use std::collections::BTreeSet;
+
 use crate::sandbox::Sandbox;
 
 const PLACE: &str = "echo $HOROVOD_HOSTNAME $HOROVOD_RANK/$HOROVOD_SIZE \
@@ -56,6 +58,29 @@ fn ranks_inherit_folder_and_environment_but_not_stdin() {
     let expected = format!("[0]<stdout>:{folder}\n[0]<stdout>:ü '\"\n[0]<stdout>:1 2.5 debug\n[0]<stdout>:127.0.0.1\n");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn ranks_share_the_cores_of_their_host_and_the_user_is_told_once() {
+    let sandbox = Sandbox::new();
+    let share = (std::thread::available_parallelism().unwrap().get() / 4).max(1).to_string();
+    let run = |flags: &[&str], chosen: Option<(&str, &str)>| {
+        let mut command = sandbox.launcher(&[flags, &["sh", "-c", "echo ${OMP_NUM_THREADS-none}"]].concat());
+        let output = command.env_remove("OMP_NUM_THREADS").envs(chosen).output().unwrap();
+        let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        let threads: BTreeSet<String> =
+            stdout.lines().map(|line| line[line.find(':').unwrap() + 1..].to_owned()).collect();
+        (Vec::from_iter(threads).join(" "), stderr.matches("notice: OMP_NUM_THREADS").count())
+    };
+    let elastic = ["--min-np", "4"];
+    assert_eq!(run(&["-np", "4"], None), (share.clone(), 1));
+    assert_eq!(run(&elastic, None), (share, 1));
+    for flags in [["-np", "4"], elastic] {
+        assert_eq!(run(&flags, Some(("OMP_NUM_THREADS", "7"))), ("7".to_owned(), 0));
+        assert_eq!(run(&flags, Some(("MKL_NUM_THREADS", "7"))), ("none".to_owned(), 0));
+    }
+    assert_eq!(run(&["-np", "1"], None), ("none".to_owned(), 0));
+    assert_eq!(run(&["--min-np", "1"], None), ("none".to_owned(), 0));
 }
 
 #[test]

@@ -76,10 +76,24 @@ fn bad_input_is_refused_with_a_hint() {
         "error: cannot use the hosts\n  cause: host `a` has no slots\n\n\
          hint: leave the host out, or give it at least one slot\n",
     );
+}
+
+#[test]
+fn numbers_of_ranks_that_contradict_each_other_are_refused() {
     check(
         "more at least than at most",
         "--min-np 3 --max-np 2 true",
         "error: --min-np 3 is more than --max-np 2\n\nhint: --help says what each flag takes\n",
+    );
+    check(
+        "more than at most, though the number does not change",
+        "-np 4 --max-np 2 true",
+        "error: -np 4 is more than --max-np 2\n\nhint: --help says what each flag takes\n",
+    );
+    check(
+        "fewer than at least",
+        "-np 2 --min-np 3 true",
+        "error: -np 2 is less than --min-np 3\n\nhint: --help says what each flag takes\n",
     );
 }
 

@@ -29,6 +29,20 @@ fn a_command_reaches_other_hosts() {
 }
 
 #[test]
+fn ranks_elsewhere_share_the_cores_that_are_there() {
+    let sandbox = Sandbox::new();
+    // Four on the first host, one on the second; `nproc` is found there.
+    sandbox.script("nproc", "#!/bin/sh\necho 13\n");
+    let mut command = by_command(&sandbox, "5", "echo $HOROVOD_RANK ${OMP_NUM_THREADS-none}");
+    let output = command.env_remove("OMP_NUM_THREADS").env("PATH", path_with(sandbox.folder.path())).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(stdout.contains("[0]<stdout>:0 3\n") && stdout.contains("[3]<stdout>:3 3\n"), "{stdout}");
+    assert!(stdout.contains("[4]<stdout>:4 none\n"), "{stdout}");
+    let expected = "notice: OMP_NUM_THREADS is set on each host to its cores divided by its ranks; set it to choose";
+    assert_eq!(stderr.matches(expected).count(), 1, "{stderr}");
+}
+
+#[test]
 fn codes_signals_and_missing_programs_come_back() {
     let sandbox = Sandbox::new();
     let code = |line: &str| by_command(&sandbox, "1", line).output().unwrap().status.code();

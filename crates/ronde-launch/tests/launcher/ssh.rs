@@ -97,7 +97,7 @@ fn ranks_run_over_ssh() {
     assert_eq!(output.status.code(), Some(1), "{stdout}{stderr}");
     let folder = server.sandbox.folder.path().display();
     assert!(stdout.contains(&format!("[2]<stdout>:two 2 it's {folder}\n")), "{stdout}{stderr}");
-    assert!(stderr.contains("rank 3 on host `two` ended with exit code 1"), "{stderr}");
+    assert!(stderr.contains("rank 3 on host `two` exited with code 1"), "{stderr}");
     server.sandbox.wait_for_nothing_left(SOON);
 }
 
@@ -188,7 +188,7 @@ fn an_unknown_host_is_named() {
         (
             &["--min-np", "1", "-H", "no.invalid:1", "--elastic-timeout", "8"],
             3,
-            "0 ranks were ready, and at least 1 are needed",
+            "0 ranks ready after 8 s, and at least 1 needed",
             "add hosts",
         ),
     ] {

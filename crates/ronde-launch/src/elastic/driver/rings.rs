@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, mem, time::Duration};
 
 use ronde_collective::desk::Join;
 
-use super::{Driver, FRUITLESS_MAX, Notice, Phase, Ring, Worker, missing, wake};
+use super::{Driver, FRUITLESS_MAX, Notice, Phase, Ring, Worker, counted, missing, wake};
 use crate::elastic::{
     model::{ADDED, Command, Outcome, REMOVED, WorkerId},
     plan,
@@ -155,13 +155,12 @@ impl Driver {
     }
 
     pub(super) fn tell_of_ring(&mut self, next: &[WorkerId], commits: Option<u64>) {
-        let stay = next.len() - missing(next, &self.ring.members).len();
-        let (number, size) = (self.ring.number + 1, next.len());
+        let new = missing(next, &self.ring.members).len();
+        let (number, size, stay) = (self.ring.number + 1, counted(next.len(), "rank"), next.len() - new);
         let text = match commits {
-            None if self.ring.number > 0 => {
-                format!("ring {number} of {size} ranks begins anew: whoever had the state is gone")
-            }
-            _ => format!("ring {number} has {size} ranks, {stay} of them from the last one"),
+            _ if self.ring.number == 0 => format!("ring {number}: {size}"),
+            None => format!("ring {number}: {size}, starting over: no worker with the state is left"),
+            Some(_) => format!("ring {number}: {size} ({stay} kept, {new} new)"),
         };
         self.commands.push(Command::Say(text));
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{Driver, Phase, Worker, wake};
 use crate::{
     elastic::{
-        model::{Command, HostSlots, Outcome, WorkerId},
+        model::{Command, HostSlots, Outcome, WorkerId, WorkerNumber},
         plan::{self, Candidate},
     },
     start::Ended,
@@ -227,11 +227,15 @@ impl Driver {
             free.extend(slots.map(|slot| (host.clone(), slot)));
             count += free.len() - before;
         }
-        for (host, slot) in free {
+        let taken: BTreeSet<WorkerNumber> = self.workers.values().map(|worker| worker.number).collect();
+        let numbers = (0..taken.len() + free.len()).map(WorkerNumber).filter(|number| !taken.contains(number));
+        for ((host, slot), number) in free.into_iter().zip(numbers) {
             self.last_worker += 1;
             let worker = WorkerId(self.last_worker);
-            self.workers.insert(worker, Worker { host: host.clone(), slot, rank: None, phase: Phase::Starting });
-            self.commands.push(Command::Start { worker, host, slot });
+            let local_size = self.slots.get(&host).map_or(1, |slots| (*slots).min(self.settings.max));
+            let phase = Phase::Starting;
+            self.workers.insert(worker, Worker { number, host: host.clone(), slot, rank: None, phase });
+            self.commands.push(Command::Start { worker, host, slot, number, local_size });
         }
     }
 }

@@ -77,7 +77,7 @@ impl Play {
     /// What was done since the last question, in short.
     fn done(&mut self) -> String {
         let shown = |command: Command| match command {
-            Command::Start { worker, host, slot } => Some(format!("start {worker} on {host}/{slot}")),
+            Command::Start { worker, host, slot, .. } => Some(format!("start {worker} on {host}/{slot}")),
             Command::Place(worker, Place { rank, size, commits, is_in_step, .. }) => {
                 let how = if is_in_step { "in step" } else { "synced" };
                 Some(format!("{worker} is {rank}/{size} {how} at {commits}"))
@@ -94,6 +94,32 @@ impl Play {
         };
         mem::take(&mut self.done).into_iter().filter_map(shown).collect::<Vec<_>>().join("; ")
     }
+}
+
+/// What users are told.
+fn said(play: &mut Play) -> Vec<String> {
+    let said = |command| if let Command::Say(text) = command { Some(text) } else { None };
+    mem::take(&mut play.done).into_iter().filter_map(said).collect()
+}
+
+#[test]
+fn users_hear_of_hosts_slots_rings_and_workers_by_the_number_before_their_lines() {
+    let mut play = Play::new(1, 4);
+    play.hosts(&[("a", 1), ("b", 2)]).come(&[1, 2, 3]);
+    assert_eq!(said(&mut play), ["host a joined (1 slot)", "host b joined (2 slots)", "ring 1: 3 ranks"]);
+    play.commit().end(2, Ended::Code(3)).fall_out(&[(1, 7), (3, 7)]).pass(10);
+    assert_eq!(
+        said(&mut play),
+        ["worker 1 on host b exited with code 3; 2 workers left", "ring 2: 2 ranks (2 kept, 0 new)"]
+    );
+    // The fourth process has the number that is free again.
+    play.come(&[4]).leave(&[1, 3], 9).end(4, Ended::Lost("its host is gone".to_owned()));
+    let expected = ["ring 3: 3 ranks (2 kept, 1 new)", "worker 1 on host b was lost: its host is gone; 2 workers left"];
+    assert_eq!(said(&mut play), expected);
+    play.hosts(&[("a", 2)]);
+    assert_eq!(said(&mut play), ["host a has 2 slots now (was 1)", "host b left"]);
+    play.hosts(&[("a", 2)]);
+    assert_eq!(said(&mut play), Vec::<String>::new());
 }
 
 /// Two ranks on two hosts, in their first ring.
@@ -226,7 +252,11 @@ fn a_job_whose_last_rank_was_killed_has_failed() {
     let mut play = two();
     play.end(1, Ended::Code(0)).done();
     play.end(2, Ended::Signal(9));
-    assert!(play.done.iter().any(|it| matches!(it, Command::Say(text) if text.contains("rank 1 (worker 2)"))));
+    assert!(
+        play.done
+            .iter()
+            .any(|it| matches!(it, Command::Say(text) if text.contains("worker 1 on host b was killed by signal 9")))
+    );
     assert_eq!(play.done(), "give up 1; failed: its training failed");
     // One that ends well after it has all of the training.
     let mut play = Play::new(1, 3);
