@@ -14,7 +14,7 @@ SOAK_SECONDS ?= 300
 # How `make static` builds; `dev` is quicker, and its program bigger and slower.
 STATIC_PROFILE ?= release
 
-.PHONY: help preflight build demo check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-tensorflow e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
+.PHONY: help preflight build demo check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-tensorflow e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -78,6 +78,9 @@ e2e-static: static ## Try the static ronde in a root with busybox alone and in o
 e2e-tensorflow: build ## TensorFlow's parameter server as a Volcano job; brings TensorFlow into a cache outside the checkout
 	python="$$(e2e/tensorflow.sh)"; \
 	PATH="$$python/bin:$$PATH" cargo test $(LOCKED) -p ronde --test pods seed_003 -- --nocapture
+
+e2e-upgrade: build ## Upgrade from the program of another revision (FROM, by default the last tag), with pods running
+	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$PATH" e2e/upgrade.sh "$$(tools/target-dir.sh)/debug/ronde" $(FROM)
 
 conformance: build ## Compare our answers with those of a real kube-apiserver
 	@tools/conformance.sh

@@ -97,7 +97,10 @@ fn serve(args: &AgentArgs, context: &Context) -> Result<i32, AgentFailure> {
     };
     Runtime::new()?.block_on(async {
         let agent = Agent::bind(options).await?;
-        context.printer.say(format_args!("listens on {}", agent.address()));
+        // Beside a command it would be the first line of that command's log.
+        if args.command.is_empty() {
+            context.printer.say(format_args!("listens on {}", agent.address()));
+        }
         let folder = std::env::current_exe().ok().and_then(|program| install::folder_of(&program));
         let hosts_file = args.hosts_to.first().map(std::path::PathBuf::as_path);
         let environment = programs::wiring(variables, folder.as_deref(), agent.port(), hosts_file);

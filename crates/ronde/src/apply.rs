@@ -18,7 +18,7 @@ use crate::{
     failure::{Blame, Failure, Outcome},
     manifest::{self, Manifest},
     printer::Printer,
-    refusals,
+    refusals::{self, Batch},
     resources::{Catalogue, Resource, ResourceError},
 };
 
@@ -86,10 +86,11 @@ impl Run<'_> {
             match self.apply(manifest).await {
                 Ok(line) => drop(printer.data(line)),
                 Err(error) if is_final(&error) => return Err(error.into()),
-                Err(error) => refused.push(error),
+                Err(error) => refused.push(error.into()),
             }
         }
-        refusals::outcome(refused, manifests.len(), "applied", printer)
+        let batch = Batch { total: manifests.len(), what: "objects", done: "applied" };
+        refusals::outcome(refused, batch, printer)
     }
 
     /// Applies one object; returns the line to print.

@@ -12,8 +12,8 @@ use std::{
 };
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use ronde_apiserver::quantity::Quantity;
 use ronde_control::scheduling::Scheduler;
+use ronde_text::quantity::Quantity;
 
 pub use self::{
     agent::{AgentArgs, AgentVerb, RshArgs},
@@ -37,7 +37,7 @@ use crate::{arena::JobType, failure::EXIT_CODES};
 #[derive(Debug, Parser)]
 #[command(name = "ronde", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub struct Args {
-    /// Say nothing but data and failures.
+    /// Print only results and errors.
     #[arg(short, long, global = true, display_order = 900)]
     pub quiet: bool,
 
@@ -55,31 +55,31 @@ pub enum Verb {
     Up(UpArgs),
     /// Submit a training job.
     Submit(Box<SubmitArgs>),
-    /// Show objects, once or as they change; or all about one job.
+    /// Show objects, or everything about one job.
     Get(GetArgs),
-    /// Show what a pod, or the pods of a job, have written.
+    /// Print the logs of a pod, or of the pods of a job.
     #[command(alias = "log")]
     Logs(LogsArgs),
-    /// List jobs: what runs, what waits, and for what.
+    /// List jobs, and why they wait or have failed.
     #[command(alias = "ls")]
     List(ListArgs),
     /// Add workers to an elastic job while it trains.
     Scaleout(ScaleoutArgs),
-    /// Let workers of an elastic job go while it trains.
+    /// Remove workers from an elastic job while it trains.
     Scalein(ScaleinArgs),
-    /// Stop the pods of a job and keep the job for later.
+    /// Stop the pods of a job, and keep the job for later.
     Suspend(JobVerbArgs),
-    /// Go on with a suspended job.
+    /// Resume a suspended job.
     Resume(JobVerbArgs),
-    /// Open a shell, or run a command, in a pod of a job.
+    /// Open a shell or run a command in a pod of a job.
     #[command(visible_alias = "exec")]
     Attach(AttachArgs),
-    /// Show what jobs and nodes have of GPUs, CPUs and memory.
+    /// Show GPU, CPU and memory by job and node.
     Top(TopArgs),
-    /// Delete jobs; or objects: those of manifests, or by kind and name.
+    /// Delete jobs, or objects by kind, name, label or manifest.
     #[command(alias = "del")]
     Delete(DeleteArgs),
-    /// Delete the jobs that ended some time ago.
+    /// Delete jobs that finished some time ago.
     Prune(PruneArgs),
     /// Suspend, resume or restart a job.
     Job(JobArgs),
@@ -91,23 +91,27 @@ pub enum Verb {
     Status(StatusArgs),
     /// Stop it with all of its pods, and take its context out of the kubeconfig.
     Down(DownArgs),
-    /// Run batch jobs and their scheduler on a cluster that is there already.
+    /// Save all objects and keys of this machine's cluster to a file, also while it runs.
+    Backup(BackupArgs),
+    /// Create a data directory from a backup.
+    Restore(RestoreArgs),
+    /// Run the batch controllers and scheduler against an existing cluster.
     Operator(OperatorArgs),
-    /// Install or upgrade a chart that comes with this program, through Helm.
+    /// Install or upgrade a bundled chart, through Helm.
     Install(InstallArgs),
-    /// Remove what a chart has installed, through Helm.
+    /// Uninstall a release, through Helm.
     Uninstall(UninstallArgs),
     /// Start ranks on this host for a launcher that knows the job's secret.
     Agent(AgentArgs),
     /// Run a command on a host through its agent, as ssh would.
     #[command(hide = true)]
     Rsh(RshArgs),
-    /// Write the script by which a shell completes commands.
+    /// Print a shell completion script.
     Completion(CompletionArgs),
     /// Show the version.
     #[command(hide = true)]
     Version(VersionArgs),
-    /// Show who the cluster takes you for.
+    /// Show which user the cluster sees.
     #[command(hide = true)]
     Whoami(WhoamiArgs),
 }
@@ -184,11 +188,11 @@ pub struct UpArgs {
 /// How pods find their nodes.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct PlacingArgs {
-    /// Label of nodes that names a part of the network. May be repeated, the closest part first.
+    /// Node label that names a part of the network. May be repeated, closest part first.
     #[arg(long = "topology-label", value_name = "LABEL")]
     pub topology_labels: Vec<String>,
 
-    /// Fill nodes one after the other also with pods that ask for no devices; those with devices always do.
+    /// Pack pods onto as few nodes as possible even if they request no devices; pods with devices always are.
     #[arg(long)]
     pub pack: bool,
 }
@@ -222,6 +226,10 @@ pub struct NodeArgs {
     #[arg(long, value_name = "GPUS")]
     pub gpus: Option<u64>,
 
+    /// Processes and threads that each pod may have [default: 16384, or a quarter of what the machine allows].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub pod_pids_limit: Option<u64>,
+
     /// How far pods are kept apart from this machine.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub isolation: IsolationArg,
@@ -252,12 +260,44 @@ pub struct DownArgs {
     /// Delete the data directory too, with every object in it.
     #[arg(long)]
     pub delete_data: bool,
+
+    /// Stop the instance of this name, whether or not its data directory is still there; see `ronde status --all`.
+    #[arg(long, value_name = "NAME")]
+    pub instance: Option<String>,
+
+    /// Stop every instance of yours on this machine, and remove what is left of those whose data directory is gone.
+    #[arg(long, conflicts_with_all = ["instance", "delete_data"])]
+    pub all: bool,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct BackupArgs {
+    #[command(flatten)]
+    pub data_dir: DataDirArgs,
+
+    /// File to write; `-` writes to stdout. It holds secrets, and is for you alone.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct RestoreArgs {
+    #[command(flatten)]
+    pub data_dir: DataDirArgs,
+
+    /// Backup to read; `-` reads stdin. The data directory must be empty or not there.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
 }
 
 #[derive(Debug, Clone, ClapArgs)]
 pub struct StatusArgs {
     #[command(flatten)]
     pub data_dir: DataDirArgs,
+
+    /// List every instance of yours on this machine, also those whose data directory is gone.
+    #[arg(long)]
+    pub all: bool,
 
     /// How to write it.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
@@ -295,11 +335,11 @@ pub struct ApplyArgs {
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
 
-    /// Take over fields that somebody else manages.
+    /// Take over fields that another manager owns.
     #[arg(long)]
     pub force_conflicts: bool,
 
-    /// Let the API check everything and store nothing.
+    /// Validate on the server, and store nothing.
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -309,35 +349,35 @@ pub struct GetArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// Kind of objects, as in `pods`, `deploy` or `jobs.batch`; or `KIND/NAME`; or, if it is no kind, a job.
+    /// Kinds, as in `pods`, `deploy,svc` or `jobs.batch`; `KIND/NAME`; or the name of a job.
     #[arg(value_name = "KIND|JOB")]
     pub kind: String,
 
-    /// Name of one object.
+    /// Names of objects; or more of `KIND/NAME`.
     #[arg(value_name = "NAME")]
-    pub name: Option<String>,
+    pub names: Vec<String>,
 
     /// Namespace to look in [default: the context's].
     #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces")]
     pub namespace: Option<String>,
 
     /// Look in all namespaces.
-    #[arg(short = 'A', long, conflicts_with = "name")]
+    #[arg(short = 'A', long, conflicts_with = "names")]
     pub all_namespaces: bool,
 
     /// Only objects with these labels, as in `app=web,tier!=cache`.
-    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "name")]
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "names")]
     pub selector: Option<String>,
 
-    /// Go on showing changes until Ctrl-C.
+    /// Watch for changes until Ctrl-C.
     #[arg(short, long)]
     pub watch: bool,
 
-    /// The word is the name of a job, of this type.
-    #[arg(short = 'T', long = "type", value_name = "TYPE", conflicts_with_all = ["name", "all_namespaces", "selector"])]
+    /// Take the argument as the name of a job of this type.
+    #[arg(short = 'T', long = "type", value_name = "TYPE", conflicts_with_all = ["names", "all_namespaces", "selector"])]
     pub job_type: Option<JobType>,
 
-    /// Also show what happened to the pods of a training job.
+    /// Also show the events of a training job and its pods.
     #[arg(short, long)]
     pub events: bool,
 
@@ -345,7 +385,7 @@ pub struct GetArgs {
     #[arg(short, long)]
     pub gpus: bool,
 
-    /// How to write them.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: GetOutput,
 }
@@ -365,14 +405,14 @@ pub struct OperatorArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// Scheduler whose pods are placed. May be repeated.
+    /// Scheduler name whose pods to place. May be repeated.
     #[arg(long = "scheduler-name", value_name = "NAME", default_values = ["volcano", "ronde"])]
     pub scheduler_names: Vec<String>,
 
     #[command(flatten)]
     pub placing: PlacingArgs,
 
-    /// Image with `ronde`, from which the pods of training jobs get it [default: their own image].
+    /// Image that has `ronde`, for the pods of training jobs [default: their own image].
     #[arg(long, value_name = "IMAGE")]
     pub agent_image: Option<String>,
 

@@ -24,6 +24,7 @@ use crate::{
     jobs::{
         any,
         instances::{self, Instance},
+        trouble::Warnings,
     },
 };
 
@@ -72,7 +73,7 @@ async fn attach(args: &AttachArgs, context: &Context) -> Outcome {
     let client = client::connect_as(&args.cluster).await?;
     let namespace = args.namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
     let job = any::fetch(&client, &namespace, &args.job, args.job_type).await?;
-    let instances = instances::fetch(&client, &job).await?;
+    let instances = instances::fetch(&client, &job, &Warnings::default()).await?;
     let wanted = args.instance.clone().unwrap_or_else(|| job.chief());
     let instance = choose(&args.job, &wanted, &instances)?.name.clone();
     let has_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();

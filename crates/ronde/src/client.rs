@@ -26,7 +26,7 @@ use crate::{
 pub enum ClientError {
     #[error("cannot start the runtime")]
     Runtime { source: io::Error },
-    #[error("cannot find out which cluster to talk to")]
+    #[error("cannot read the kubeconfig")]
     Kubeconfig { source: Box<KubeconfigError> },
     #[error("cannot use the cluster of the kubeconfig")]
     Config { source: Box<kube::Error> },
@@ -35,7 +35,7 @@ pub enum ClientError {
     /// The words are the server's own.
     #[error("{message}")]
     Refused { code: StatusCode, reason: String, message: String },
-    #[error("the Kubernetes API sent something that is not JSON")]
+    #[error("the Kubernetes API sent invalid JSON")]
     NotJson { source: serde_json::Error },
 }
 
@@ -53,9 +53,9 @@ impl Failure for ClientError {
             Self::Kubeconfig { .. } => {
                 Some("start a Kubernetes API with `ronde up`, or name a file with `--kubeconfig FILE`".to_owned())
             }
-            Self::Unreachable { .. } => Some("see whether it runs with `ronde status`".to_owned()),
+            Self::Unreachable { .. } => Some("check whether it is running with `ronde status`".to_owned()),
             Self::Refused { code: StatusCode::UNAUTHORIZED, .. } => {
-                Some("the kubeconfig is of another instance; see which context is selected".to_owned())
+                Some("the kubeconfig belongs to another instance; check the selected context".to_owned())
             }
             Self::Refused { code: StatusCode::FORBIDDEN, message, .. } => lacking_right(message).map(str::to_owned),
             _ => None,

@@ -74,8 +74,7 @@ impl DataDir {
         let absolute =
             environment::absolute(&path).map_err(|source| DataDirError::Io { path: path.clone(), source })?;
         // Two names of one directory must be one owner in a kubeconfig.
-        let path = fs::canonicalize(&absolute).unwrap_or(absolute);
-        Ok(Self { path })
+        Ok(Self { path: canonical(&absolute).unwrap_or(absolute) })
     }
 
     pub fn path(&self) -> &Path {
@@ -84,6 +83,11 @@ impl DataDir {
 
     pub fn log_file(&self) -> PathBuf {
         self.path.join("ronde.log")
+    }
+
+    /// The file that the API keeps its objects in.
+    pub fn store(&self) -> PathBuf {
+        self.path.join(ronde_apiserver::STORE_FILE)
     }
 
     /// The kubeconfig of this instance alone, for our own requests and for scripts.
@@ -98,8 +102,13 @@ impl DataDir {
         if !self.is_ours()? && self.has_other_files()? {
             return Err(DataDirError::Foreign { path: self.path.clone() });
         }
-        fs::write(self.path.join(FORMAT_FILE), FORMAT).map_err(|source| self.io(source))?;
+        self.mark()?;
         self.make_private().map_err(|source| self.io(source))
+    }
+
+    /// Makes a directory ours.
+    pub fn mark(&self) -> Result<(), DataDirError> {
+        fs::write(self.path.join(FORMAT_FILE), FORMAT).map_err(|source| self.io(source))
     }
 
     /// Tells whether this is a data directory that Ronde made.
@@ -146,6 +155,12 @@ impl DataDir {
     fn io(&self, source: io::Error) -> DataDirError {
         DataDirError::Io { path: self.path.clone(), source }
     }
+}
+
+/// The one name of a path, of which the last part need not exist.
+fn canonical(path: &Path) -> Option<PathBuf> {
+    let of_parent = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
+    fs::canonicalize(path).ok().or_else(of_parent)
 }
 
 fn default_path(environment: &Environment) -> Option<PathBuf> {

@@ -1,4 +1,4 @@
-//! `ronde delete`: deletes the objects of manifests, or of kinds by name, and waits until they are gone.
+//! `ronde delete`: deletes the objects of manifests, or of kinds by name or all of them, and waits until they are gone.
 //!
 //! All are asked for before the first is waited for: they may need each other to go. One that is refused does not keep
 //! the others back. Words that are no kinds are jobs, see [`job`].
@@ -14,12 +14,14 @@ use crate::{
     args::{CascadeArg, DeleteArgs},
     client::{self, ClientError},
     failure::{Answer, Blame, Failure, Outcome},
+    get::{AS_TABLE, Query, names_of},
     manifest,
     mirror::Mirror,
     objects::is_missing,
-    refusals,
+    refusals::{self, Batch},
     resources::{Catalogue, Resource, ResourceError},
     wait::{self, Progress},
+    words::{self, Word},
 };
 
 /// Why objects were not deleted.
@@ -31,8 +33,8 @@ pub enum DeleteError {
     UnknownKind { object: String, source: ResourceError },
     #[error("no name after the kind `{kind}`")]
     NoName { kind: String },
-    #[error("`{word}` has no kind, and others have")]
-    Mixed { word: String },
+    #[error("`{flag}` deletes by kind and takes no names, but `{name}` is one")]
+    NameTooMany { flag: &'static str, name: String },
 }
 
 impl Failure for DeleteError {
@@ -40,28 +42,28 @@ impl Failure for DeleteError {
         match self {
             Self::Refused { source, .. } => source.blame(),
             Self::UnknownKind { source, .. } => source.blame(),
-            Self::NoName { .. } | Self::Mixed { .. } => Blame::User,
+            Self::NoName { .. } | Self::NameTooMany { .. } => Blame::User,
         }
     }
 
     fn hint(&self) -> Option<String> {
         match self {
             Self::Refused { source, .. } if is_missing(source) => {
-                Some("`--ignore-not-found` takes it for done".to_owned())
+                Some("`--ignore-not-found` ignores objects that do not exist".to_owned())
             }
             Self::Refused { source, .. } => source.hint(),
             Self::UnknownKind { source, .. } => source.hint(),
-            Self::NoName { kind } => Some(format!("name them: `ronde delete {kind} NAME`")),
-            Self::Mixed { word } => Some(format!("write `KIND/{word}`, or one kind and then only names")),
+            Self::NoName { kind } => Some(format!("run `ronde delete {kind} NAME`, or `ronde delete {kind} --all`")),
+            Self::NameTooMany { flag, .. } => Some(format!("leave out the names, or `{flag}`")),
         }
     }
 }
 
 /// Runs the verb.
 pub fn run(args: &DeleteArgs, context: &Context) -> Outcome {
-    let is_by_kind = args.words.first().is_some_and(|word| word.contains('/'));
-    let wishes = match (args.files.is_empty(), is_by_kind) {
-        (true, true) => Some(by_words(&args.words)?),
+    let has_kinds = args.all || args.selector.is_some() || args.words.iter().any(|word| word.contains('/'));
+    let wishes = match (args.files.is_empty(), has_kinds) {
+        (true, true) => Some(by_words(args)?),
         (true, false) => None,
         (false, _) => Some(manifest::read(&args.files)?.into_iter().map(Wish::Manifest).collect::<Vec<_>>()),
     };
@@ -74,51 +76,43 @@ pub fn run(args: &DeleteArgs, context: &Context) -> Outcome {
                 let jobs = job::Jobs { client: &client, catalogue: &catalogue, args, context };
                 return jobs.delete_all(&args.words).await;
             }
-            None => by_words(&args.words)?,
+            None => by_words(args)?,
         };
-        delete_all(&Run { client, catalogue, args }, &wishes, context).await
+        delete_all(&Run { client, catalogue, args, context }, &wishes).await
     })
 }
 
 /// Tells whether the words are names of jobs: kinds come first, so that a new job does not change what a script means.
 fn names_jobs(args: &DeleteArgs, catalogue: &Catalogue, context: &Context) -> bool {
     let first = args.words.first().map(String::as_str).unwrap_or_default();
-    args.job_type.is_some() || context.caller.is_arena || catalogue.find_word(first).is_err()
+    let is_kind = first.split(',').any(|word| catalogue.find_word(word).is_ok());
+    args.job_type.is_some() || context.caller.is_arena || !is_kind
 }
 
-fn by_words(given: &[String]) -> Result<Vec<Wish>, DeleteError> {
-    Ok(words(given)?.into_iter().map(Wish::Word).collect())
+/// Reads the words: names of objects, or with `--all` or a selector kinds alone.
+fn by_words(args: &DeleteArgs) -> Result<Vec<Wish>, Box<dyn Failure>> {
+    let flag = if args.all { "--all" } else { "-l" };
+    let has_flag = args.all || args.selector.is_some();
+    let wish = |Word { kind, name }| match name {
+        Some(name) if has_flag => Err(DeleteError::NameTooMany { flag, name }),
+        Some(name) => Ok(Wish::Named { kind, name }),
+        None if has_flag => Ok(Wish::Every { kind }),
+        None => Err(DeleteError::NoName { kind }),
+    };
+    Ok(words::read(&args.words)?.into_iter().map(wish).collect::<Result<_, _>>()?)
 }
 
 /// What a user wants to be gone.
 enum Wish {
     Manifest(manifest::Manifest),
-    Word(Word),
-}
-
-/// An object by the words of a user.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Word {
-    kind: String,
-    name: String,
-}
-
-/// Reads `KIND NAME…` or `KIND/NAME…`.
-fn words(words: &[String]) -> Result<Vec<Word>, DeleteError> {
-    let word = |kind: &str, name: &str| Word { kind: kind.to_owned(), name: name.to_owned() };
-    match words {
-        [first, ..] if first.contains('/') => words
-            .iter()
-            .map(|text| match text.split_once('/') {
-                Some((kind, name)) if !kind.is_empty() && !name.is_empty() => Ok(word(kind, name)),
-                Some(_) => Err(DeleteError::NoName { kind: text.trim_matches('/').to_owned() }),
-                None => Err(DeleteError::Mixed { word: text.clone() }),
-            })
-            .collect(),
-        [kind] => Err(DeleteError::NoName { kind: kind.clone() }),
-        [kind, names @ ..] => Ok(names.iter().map(|name| word(kind, name)).collect()),
-        [] => Ok(Vec::new()),
-    }
+    Named {
+        kind: String,
+        name: String,
+    },
+    /// All objects of a kind, as far as the selector goes.
+    Every {
+        kind: String,
+    },
 }
 
 /// An object that the API knows how to delete.
@@ -139,49 +133,86 @@ struct Run<'a> {
     client: Client,
     catalogue: Catalogue,
     args: &'a DeleteArgs,
+    context: &'a Context,
 }
 
-async fn delete_all(run: &Run<'_>, wishes: &[Wish], context: &Context) -> Outcome {
-    let (mut going, mut refused) = (Vec::new(), Vec::new());
+async fn delete_all(run: &Run<'_>, wishes: &[Wish]) -> Outcome {
+    let (mut targets, mut refused) = (Vec::new(), Vec::<Box<dyn Failure>>::new());
     for wish in wishes {
-        match run.begin(wish).await {
-            Ok(begun) => going.extend(begun),
-            Err(error) => refused.push(error),
+        match run.targets(wish).await {
+            Ok(found) => targets.extend(found),
+            Err(error) => refused.push(error.into()),
+        }
+    }
+    let total = targets.len() + refused.len();
+    let mut going = Vec::new();
+    for (object, target) in targets {
+        match begin(&run.client, target, run.args.cascade).await {
+            Ok(begun) => going.push(begun),
+            Err(error) if run.args.ignores_missing() && is_missing(&error) => {}
+            Err(source) => refused.push(DeleteError::Refused { object, source }.into()),
         }
     }
     for going in &going {
-        finish(&run.client, going, run.args.wait, context).await?;
+        if let Err(failure) = finish(&run.client, going, run.args.wait, run.context).await {
+            refused.push(failure);
+        }
     }
-    refusals::outcome(refused, wishes.len(), "deleted", context.printer)
+    refusals::outcome(refused, Batch { total, what: "objects", done: "deleted" }, run.context.printer)
 }
 
 impl Run<'_> {
-    async fn begin(&self, wish: &Wish) -> Result<Option<Going>, DeleteError> {
-        let (object, found, named) = match wish {
+    /// Finds what is meant, each with its words for messages.
+    async fn targets(&self, wish: &Wish) -> Result<Vec<(String, Target)>, DeleteError> {
+        let (object, found) = match wish {
             Wish::Manifest(manifest) => (
                 format!("{} `{}` ({})", manifest.kind, manifest.name, manifest.origin),
                 self.catalogue.find_kind(&manifest.api_version, &manifest.kind),
-                (manifest.namespace.as_ref(), &manifest.name),
             ),
-            Wish::Word(word) => {
-                (format!("{} `{}`", word.kind, word.name), self.catalogue.find_word(&word.kind), (None, &word.name))
-            }
+            Wish::Named { kind, name } => (format!("{kind} `{name}`"), self.catalogue.find_word(kind)),
+            Wish::Every { kind } => (kind.clone(), self.catalogue.find_word(kind)),
         };
         let resource = match found {
             Ok(resource) => resource.clone(),
             // An object of a kind that is not there is not there either.
-            Err(_) if self.args.ignore_not_found && matches!(wish, Wish::Manifest(_)) => return Ok(None),
+            Err(_) if self.args.ignore_not_found && matches!(wish, Wish::Manifest(_)) => return Ok(Vec::new()),
             Err(source) => return Err(DeleteError::UnknownKind { object, source }),
         };
-        let namespace =
-            named.0.or(self.args.namespace.as_ref()).map_or(self.client.default_namespace(), String::as_str);
-        let namespace = resource.namespaced.then(|| namespace.to_owned());
-        let target = Target { resource, namespace, name: named.1.clone() };
-        match begin(&self.client, target, self.args.cascade).await {
-            Err(error) if self.args.ignore_not_found && is_missing(&error) => Ok(None),
-            Err(source) => Err(DeleteError::Refused { object, source }),
-            Ok(going) => Ok(Some(going)),
+        let (own, name) = match wish {
+            Wish::Manifest(manifest) => (manifest.namespace.as_ref(), &manifest.name),
+            Wish::Named { name, .. } => (None, name),
+            Wish::Every { .. } => return self.every(resource).await,
+        };
+        let target = Target { namespace: self.namespace(&resource, own), resource, name: name.clone() };
+        Ok(vec![(object, target)])
+    }
+
+    fn namespace(&self, resource: &Resource, own: Option<&String>) -> Option<String> {
+        let namespace = own.or(self.args.namespace.as_ref()).map_or(self.client.default_namespace(), String::as_str);
+        resource.namespaced.then(|| namespace.to_owned())
+    }
+
+    /// Lists the objects of a kind in the namespace.
+    async fn every(&self, resource: Resource) -> Result<Vec<(String, Target)>, DeleteError> {
+        let query = Query {
+            namespace: self.namespace(&resource, None),
+            resource,
+            name: None,
+            selector: self.args.selector.clone(),
+        };
+        let answer = client::send(&self.client, client::get(&query.once(), AS_TABLE), Vec::new()).await;
+        let list = answer.and_then(|answer| answer.json());
+        let list = list.map_err(|source| DeleteError::Refused { object: query.resource.full_name(), source })?;
+        let names = names_of(&list);
+        if names.is_empty() {
+            self.context.printer.say(query.nothing());
         }
+        let Query { resource, namespace, .. } = query;
+        let target = |name: String| {
+            let object = format!("{} `{name}`", resource.singular_name());
+            (object, Target { resource: resource.clone(), namespace: namespace.clone(), name })
+        };
+        Ok(names.into_iter().map(target).collect())
     }
 }
 
@@ -234,8 +265,8 @@ fn obstacle(title: &str, object: &Value) -> String {
     let finalizers = object["metadata"]["finalizers"].as_array().map_or(&[][..], Vec::as_slice);
     let finalizers: Vec<&str> = finalizers.iter().filter_map(Value::as_str).collect();
     match finalizers.as_slice() {
-        [] => format!("{title} ends"),
-        ["foregroundDeletion"] => format!("{title} waits for the objects that belong to it"),
+        [] => format!("{title} is terminating"),
+        ["foregroundDeletion"] => format!("{title} waits for the objects that it owns"),
         names => format!("{title} waits for its finalizers: {}", names.join(", ")),
     }
 }
@@ -244,29 +275,36 @@ fn obstacle(title: &str, object: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn check(text: &str, expected: Result<&str, &str>) {
-        let given: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        let shown = words(&given)
-            .map(|found| found.iter().map(|word| format!("{}/{}", word.kind, word.name)).collect::<Vec<_>>().join(" "))
-            .map_err(|error| error.to_string());
-        assert_eq!(shown.as_deref().map_err(String::as_str), expected, "{text}");
+    fn check(line: &str, expected: Result<&str, &str>) {
+        use clap::Parser as _;
+        let words = ["ronde", "delete"].into_iter().chain(line.split_whitespace());
+        let crate::args::Verb::Delete(args) = crate::args::Args::parse_from(words).verb else { panic!("{line}") };
+        let show = |wish: &Wish| match wish {
+            Wish::Manifest(manifest) => manifest.origin.clone(),
+            Wish::Named { kind, name } => format!("{kind}/{name}"),
+            Wish::Every { kind } => format!("every {kind}"),
+        };
+        let shown = by_words(&args).map(|found| found.iter().map(show).collect::<Vec<_>>().join(" "));
+        let shown = shown.map_err(|failure| failure.to_string());
+        assert_eq!(shown.as_deref().map_err(String::as_str), expected, "{line}");
     }
 
     #[test]
-    fn objects_are_named_by_kind_and_name() {
-        check("pods web", Ok("pods/web"));
+    fn objects_are_named_or_all_are_meant() {
         check("pods web db", Ok("pods/web pods/db"));
         check("pod/web vcjob/mnist", Ok("pod/web vcjob/mnist"));
         check("pods", Err("no name after the kind `pods`"));
-        check("pods/", Err("no name after the kind `pods`"));
-        check("pod/web mnist", Err("`mnist` has no kind, and others have"));
+        check("pods --all", Ok("every pods"));
+        check("pods,svc -l app=web", Ok("every pods every svc"));
+        check("pods web --all", Err("`--all` deletes by kind and takes no names, but `web` is one"));
+        check("pod/web -l app=web", Err("`-l` deletes by kind and takes no names, but `web` is one"));
     }
 
     #[test]
     fn what_keeps_an_object_is_said() {
         let with = |finalizers: Value| obstacle("pod/web", &json!({"metadata": {"finalizers": finalizers}}));
-        assert_eq!(with(json!(null)), "pod/web ends");
-        assert_eq!(with(json!(["foregroundDeletion"])), "pod/web waits for the objects that belong to it");
+        assert_eq!(with(json!(null)), "pod/web is terminating");
+        assert_eq!(with(json!(["foregroundDeletion"])), "pod/web waits for the objects that it owns");
         assert_eq!(with(json!(["a.b/c", "d"])), "pod/web waits for its finalizers: a.b/c, d");
     }
 

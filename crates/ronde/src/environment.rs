@@ -35,8 +35,18 @@ pub struct Environment {
 }
 
 /// Where the user's programs and libraries are, and how they speak: pods see the same files, so they need the same.
-const FOR_PODS: [&str; 9] =
-    ["PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "CUDA_HOME"];
+const FOR_PODS: [&str; 10] = [
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "PYENV_ROOT",
+    "CUDA_HOME",
+];
 
 impl Environment {
     /// Reads the environment of this process.
@@ -61,6 +71,11 @@ impl Environment {
                 .collect(),
         }
     }
+}
+
+/// Returns the folder that the user is in, if there is one still.
+pub fn current_folder() -> Option<PathBuf> {
+    std::env::current_dir().ok()
 }
 
 /// Returns the time of day.

@@ -10,7 +10,7 @@ use std::error::Error;
 pub enum Blame {
     /// The input can be fixed.
     User,
-    /// The machine, the disk or the network is in the way.
+    /// The machine, the disk or the network does not do what it should.
     Environment,
     /// Ours.
     Bug,
@@ -65,11 +65,11 @@ pub const INTERRUPTED: u8 = 130;
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    `ronde status`: not running, or not ready; install, uninstall: Helm has failed; verbs of training jobs: refused
-  2    the input needs a change: arguments, a manifest, a kubeconfig
-  3    the machine, the disk or the network is in the way
+  1    `ronde status`: not running or not ready; install, uninstall: Helm failed; commands of training jobs: refused
+  2    invalid input: arguments, a manifest or a kubeconfig
+  3    environment error: machine, disk or network
   70   a bug in ronde
-  130  ended by a second Ctrl-C
+  130  interrupted by a second Ctrl-C
   255  `ronde rsh`: no connection to the host";
 
 impl<E: Failure> From<E> for Box<dyn Failure> {

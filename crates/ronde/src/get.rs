@@ -3,6 +3,8 @@
 //! A word that is no kind is the name of a job, which [`crate::show`] tells about; kinds come first, so that a new job
 //! does not change what a script means.
 
+mod several;
+
 use std::io;
 
 use futures::StreamExt as _;
@@ -16,7 +18,7 @@ use crate::{
     Context,
     args::{GetArgs, GetOutput},
     client::{self, ClientError, encode},
-    failure::{Answer, Failure, Outcome},
+    failure::{Answer, Blame, Failure, Outcome},
     jobs::{
         MissingError,
         any::{self, AnyJob},
@@ -24,22 +26,30 @@ use crate::{
     list,
     mirror::strip,
     printer::{Printer, Reader},
-    resources::{Catalogue, Resource},
+    resources::{Catalogue, Resource, ResourceError},
     show,
     table::{Layout, View},
+    words::{self, Word},
 };
 
 pub const AS_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 const AS_OBJECTS: &str = "application/json";
 
+/// Why nothing can be shown as it is asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("only one object, or the objects of one kind, can be watched at a time")]
+pub struct WatchError;
+
+impl Failure for WatchError {
+    fn blame(&self) -> Blame {
+        Blame::User
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: &GetArgs, context: &Context) -> Outcome {
     client::runtime()?.block_on(async {
         let client = client::connect_as(&args.cluster).await?;
-        let (kind, name) = match args.kind.split_once('/') {
-            Some((kind, name)) => (kind, Some(name)),
-            None => (args.kind.as_str(), args.name.as_deref()),
-        };
         if args.job_type.is_some() || context.caller.is_arena && is_alone(args) {
             let job = any::fetch(&client, namespace(&client, args), &args.kind, args.job_type).await?;
             if watches_rows(args) {
@@ -48,25 +58,42 @@ pub fn run(args: &GetArgs, context: &Context) -> Outcome {
             return show::training::run(&client, job, args, context).await;
         }
         let catalogue = Catalogue::fetch(&client).await?;
-        let (resource, name) = match catalogue.find_word(kind) {
-            Ok(resource) => (resource, name),
-            Err(_) if is_alone(args) => match find_job(&client, args).await? {
-                AnyJob::Training(job) if !args.watch => {
-                    return show::training::run(&client, AnyJob::Training(job), args, context).await;
-                }
-                AnyJob::Batch(_) if args.output == GetOutput::Table && !args.watch => {
-                    return show::run(&client, args, context).await;
-                }
-                // The row of the API does not say what a job waits for.
-                job if watches_rows(args) => return list::watch_one(&client, &job, args, context.printer).await,
-                AnyJob::Training(_) => (catalogue.find_kind(TrainingJob::API_VERSION, TrainingJob::KIND)?, Some(kind)),
-                AnyJob::Batch(_) => (catalogue.find_kind(Job::API_VERSION, Job::KIND)?, Some(kind)),
-            },
-            Err(error) => return Err(error.into()),
+        if is_alone(args) && !args.kind.contains(',') && catalogue.find_word(&args.kind).is_err() {
+            return show_job(client, &catalogue, args, context).await;
+        }
+        let words = words::read([&args.kind].into_iter().chain(&args.names))?;
+        let query = |word: &Word| {
+            let resource = catalogue.find_word(&word.kind)?.clone();
+            Ok(Query::new(args, word.name.as_deref(), &client, resource))
         };
-        let query = Query::new(args, name, &client, resource.clone());
-        Show { client, query, args, printer: context.printer }.run().await
+        let mut queries = words.iter().map(query).collect::<Result<Vec<_>, ResourceError>>()?;
+        match queries.pop() {
+            Some(query) if queries.is_empty() => Show { client, query, args, printer: context.printer }.run().await,
+            _ if args.watch => Err(WatchError.into()),
+            last => {
+                queries.extend(last);
+                several::run(&client, &queries, args, context.printer).await
+            }
+        }
     })
+}
+
+/// Shows the job that a word which is no kind may mean.
+async fn show_job(client: Client, catalogue: &Catalogue, args: &GetArgs, context: &Context) -> Outcome {
+    let job = find_job(&client, args).await?;
+    let (api_version, kind) = match &job {
+        AnyJob::Training(_) if !args.watch => return show::training::run(&client, job, args, context).await,
+        AnyJob::Batch(_) if args.output == GetOutput::Table && !args.watch => {
+            return show::run(&client, args, context).await;
+        }
+        // The row of the API does not say what a job waits for.
+        _ if watches_rows(args) => return list::watch_one(&client, &job, args, context.printer).await,
+        AnyJob::Training(_) => (TrainingJob::API_VERSION, TrainingJob::KIND),
+        AnyJob::Batch(_) => (Job::API_VERSION, Job::KIND),
+    };
+    let resource = catalogue.find_kind(api_version, kind)?;
+    let query = Query::new(args, Some(&args.kind), &client, resource.clone());
+    Show { client, query, args, printer: context.printer }.run().await
 }
 
 fn watches_rows(args: &GetArgs) -> bool {
@@ -75,7 +102,7 @@ fn watches_rows(args: &GetArgs) -> bool {
 
 /// Tells whether the word may be the name of a job: a name alone is.
 fn is_alone(args: &GetArgs) -> bool {
-    !args.kind.contains('/') && args.name.is_none() && !args.all_namespaces && args.selector.is_none()
+    !args.kind.contains('/') && args.names.is_empty() && !args.all_namespaces && args.selector.is_none()
 }
 
 /// Looks for the job that a word which is no kind may mean.
@@ -90,11 +117,11 @@ fn namespace<'a>(client: &'a Client, args: &'a GetArgs) -> &'a str {
 }
 
 /// What is asked for.
-struct Query {
-    resource: Resource,
-    namespace: Option<String>,
-    name: Option<String>,
-    selector: Option<String>,
+pub struct Query {
+    pub resource: Resource,
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    pub selector: Option<String>,
 }
 
 impl Query {
@@ -104,7 +131,8 @@ impl Query {
         Self { resource, namespace, name: name.map(str::to_owned), selector: args.selector.clone() }
     }
 
-    fn once(&self) -> String {
+    /// Returns the path of the objects.
+    pub fn once(&self) -> String {
         let path = self.resource.path(self.namespace.as_deref(), self.name.as_deref());
         match &self.selector {
             Some(selector) => format!("{path}?labelSelector={}", encode(selector)),
@@ -124,12 +152,18 @@ impl Query {
         path
     }
 
+    /// Says that nothing was found, and where else to look.
+    fn say_nothing(&self, printer: Printer) {
+        let elsewhere = if self.namespace.is_some() { " (use -A for all namespaces)" } else { "" };
+        printer.say(format_args!("{}{elsewhere}", self.nothing()));
+    }
+
     /// Says what was looked for when nothing was found.
-    fn nothing(&self) -> String {
+    pub fn nothing(&self) -> String {
         let what = self.resource.full_name();
         let labelled = self.selector.as_ref().map(|selector| format!(" with labels `{selector}`")).unwrap_or_default();
         match &self.namespace {
-            Some(namespace) => format!("no {what}{labelled} in namespace `{namespace}` (use -A for all namespaces)"),
+            Some(namespace) => format!("no {what}{labelled} in namespace `{namespace}`"),
             None => format!("no {what}{labelled}"),
         }
     }
@@ -154,13 +188,11 @@ enum Ended {
 
 impl Show<'_> {
     async fn run(&self) -> Outcome {
-        let view = View {
-            wide: self.args.output == GetOutput::Wide,
-            namespace: self.args.all_namespaces && self.query.resource.namespaced,
-        };
-        let mut layout = Layout::new(view);
+        let mut layout = Layout::new(view(self.args, &self.query.resource));
         loop {
-            let answer = client::send(&self.client, client::get(&self.query.once(), self.accept()), Vec::new()).await?;
+            let answer =
+                client::send(&self.client, client::get(&self.query.once(), accept(self.args.output)), Vec::new())
+                    .await?;
             let list = without_managed_fields(answer.json()?);
             if self.show_all(&list, &mut layout) == Reader::Gone || !self.args.watch {
                 return Ok(Answer::Done);
@@ -176,17 +208,10 @@ impl Show<'_> {
         }
     }
 
-    fn accept(&self) -> &'static str {
-        match self.args.output {
-            GetOutput::Table | GetOutput::Wide | GetOutput::Name => AS_TABLE,
-            GetOutput::Json | GetOutput::Yaml => AS_OBJECTS,
-        }
-    }
-
     fn show_all(&self, list: &Value, layout: &mut Layout) -> Reader {
         let items = list.get("rows").or_else(|| list.get("items")).and_then(Value::as_array);
         if items.is_some_and(Vec::is_empty) && !matches!(self.args.output, GetOutput::Json | GetOutput::Yaml) {
-            self.printer.say(self.query.nothing());
+            self.query.say_nothing(self.printer);
         }
         self.show(list, layout)
     }
@@ -194,23 +219,17 @@ impl Show<'_> {
     fn show(&self, value: &Value, layout: &mut Layout) -> Reader {
         let lines = match self.args.output {
             GetOutput::Table | GetOutput::Wide => layout.render(value),
-            GetOutput::Name => self.names(value),
+            GetOutput::Name => titles(&self.query.resource, value),
             GetOutput::Json => vec![format!("{value:#}")],
             GetOutput::Yaml => vec![yaml(value)],
         };
         if lines.is_empty() { Reader::There } else { self.printer.data(lines.join("\n")) }
     }
 
-    fn names(&self, table: &Value) -> Vec<String> {
-        let rows = table["rows"].as_array().map_or(&[][..], Vec::as_slice);
-        let names = rows.iter().filter_map(|row| row["object"]["metadata"]["name"].as_str());
-        names.map(|name| format!("{}/{name}", self.query.resource.singular_name())).collect()
-    }
-
     /// Shows changes from a version on, until the server or the reader ends it.
     async fn watch(&self, version: String, layout: &mut Layout) -> Result<Ended, Box<dyn Failure>> {
         let mut last = version;
-        let request = client::get(&self.query.watch(&last), self.accept());
+        let request = client::get(&self.query.watch(&last), accept(self.args.output));
         let mut events = match client::stream(&self.client, request).await {
             Err(ClientError::Refused { code: StatusCode::GONE, .. }) => return Ok(Ended::Expired),
             other => other?,
@@ -231,6 +250,28 @@ impl Show<'_> {
         }
         Ok(Ended::At(last))
     }
+}
+
+fn view(args: &GetArgs, resource: &Resource) -> View {
+    View { wide: args.output == GetOutput::Wide, namespace: args.all_namespaces && resource.namespaced }
+}
+
+fn accept(output: GetOutput) -> &'static str {
+    match output {
+        GetOutput::Table | GetOutput::Wide | GetOutput::Name => AS_TABLE,
+        GetOutput::Json | GetOutput::Yaml => AS_OBJECTS,
+    }
+}
+
+/// Returns the names of the objects of a table, as in `pod/web`.
+fn titles(resource: &Resource, table: &Value) -> Vec<String> {
+    names_of(table).into_iter().map(|name| format!("{}/{name}", resource.singular_name())).collect()
+}
+
+/// Returns the names of the objects of a table.
+pub fn names_of(table: &Value) -> Vec<String> {
+    let rows = table["rows"].as_array().map_or(&[][..], Vec::as_slice);
+    rows.iter().filter_map(|row| row["object"]["metadata"]["name"].as_str()).map(str::to_owned).collect()
 }
 
 /// Returns the version of an object, or of the object in the one row of a table.

@@ -36,7 +36,7 @@ impl Failure for JobError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::WrongPhase { hint, .. } => Some((*hint).to_owned()),
-            Self::Ended { name, .. } => Some(format!("`ronde get {name}` tells more")),
+            Self::Ended { name, .. } => Some(format!("see `ronde get {name}`")),
             Self::Gone { .. } => None,
         }
     }
@@ -81,7 +81,7 @@ pub async fn tell(client: &Client, order: Order, job: &Job, args: &JobVerbArgs, 
         Start::Give => Some(commands::give::<Job>(client, namespace, order.action(), &job.metadata).await?),
         Start::Follow => None,
         Start::Nothing => {
-            context.printer.say(format_args!("job `{}` is {} already", args.name, phase(job)));
+            context.printer.say(format_args!("{}", order.needless(&args.name)));
             context.printer.data(format_args!("{title} unchanged"));
             return Ok(Answer::Done);
         }
@@ -116,6 +116,14 @@ impl Order {
         }
     }
 
+    /// Says that a job is already as it is told to be.
+    pub fn needless(self, name: &str) -> String {
+        match self {
+            Self::Suspend => format!("job `{name}` is already suspended"),
+            Self::Resume | Self::Restart => format!("job `{name}` is not suspended"),
+        }
+    }
+
     fn action(self) -> Action {
         match self {
             Self::Suspend => Action::AbortJob,
@@ -129,9 +137,8 @@ impl Order {
         use JobPhase::{Aborted, Aborting, Pending, Restarting, Running};
         match (self, phase) {
             (Self::Suspend, Aborting) => Start::Follow,
-            (Self::Suspend, Aborted) => Start::Nothing,
+            (Self::Suspend, Aborted) | (Self::Resume, Pending | Running | Restarting) => Start::Nothing,
             (Self::Resume, Aborting | Aborted) => Start::Give,
-            (Self::Resume, Pending | Running | Restarting) => Start::Refuse("only suspended jobs can be resumed"),
             (Self::Suspend | Self::Restart, Pending | Running | Restarting) => Start::Give,
             (Self::Restart, Aborting | Aborted) => {
                 Start::Refuse("`ronde job resume NAME` goes on with a suspended job")
@@ -224,7 +231,8 @@ mod tests {
             answers(Order::Suspend),
             "Pending Give, Aborting Follow, Aborted Nothing, Running Give, Restarting Give"
         );
-        assert_eq!(answers(Order::Resume), "Aborting Give, Aborted Give");
+        let resumed = "Pending Nothing, Aborting Give, Aborted Give, Running Nothing, Restarting Nothing";
+        assert_eq!(answers(Order::Resume), resumed);
         assert_eq!(answers(Order::Restart), "Pending Give, Running Give, Restarting Give");
     }
 

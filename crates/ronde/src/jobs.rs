@@ -2,6 +2,7 @@
 
 pub mod any;
 pub mod instances;
+pub mod trouble;
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ use crate::{
 pub enum MissingError {
     #[error("there is no job `{name}` in namespace `{namespace}`")]
     Job { namespace: String, name: String },
-    #[error("`{name}` is neither a kind of the API nor a job in namespace `{namespace}`")]
+    #[error("`{name}` is neither a kind nor a job in namespace `{namespace}`")]
     KindOrJob { namespace: String, name: String },
     #[error("there is neither a pod nor a job `{name}` in namespace `{namespace}`")]
     PodOrJob { namespace: String, name: String },
@@ -118,8 +119,10 @@ pub fn estimate(job: &Job) -> Option<String> {
 /// Says in one sentence why a job is where it is: what it waits for, or what brought it there.
 pub fn reason(job: &Job, group: Option<&PodGroup>) -> Option<String> {
     let Some(status) = &job.status else { return Some("no controller has looked at it yet".to_owned()) };
+    let said = Some(status.state.message.clone()).filter(|said| !said.is_empty());
     let waits = group.filter(|_| !is_final(phase(job))).and_then(unschedulable);
-    waits.or_else(|| Some(status.state.message.clone())).filter(|reason| !reason.is_empty())
+    // A job that is pending repeats what its group says, and says more: by whom it was preempted.
+    if phase(job) == JobPhase::Pending { said.or(waits) } else { waits.or(said) }
 }
 
 /// Says why a group waits, if it does.
@@ -160,6 +163,8 @@ mod tests {
         check("it waits no more", state("Running", ""), Some(group("Inqueue", "False")), None);
         check("its group runs", state("Running", ""), Some(group("Running", "True")), None);
         check("it has failed", state("Failed", "pod x failed"), Some(group("Pending", "True")), Some("pod x failed"));
+        let preempted = "preempted by hi (priority high); needs 4 CPUs";
+        check("it was preempted", state("Pending", preempted), Some(group("Inqueue", "True")), Some(preempted));
         check("a claim is missing", state("Pending", "waits for a claim"), None, Some("waits for a claim"));
         check("there is nothing to say", state("Running", ""), None, None);
     }

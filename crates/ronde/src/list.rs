@@ -1,4 +1,4 @@
-//! `ronde list`: the jobs, with the words of `kubectl get vcjob`, and why those wait that do.
+//! `ronde list`: the jobs, with the words of `kubectl get vcjob`, and why those wait or have failed that do.
 //!
 //! A row is made of whatever kind of job. Called as `arena` the columns are arena's, see [`arena`].
 
@@ -7,8 +7,9 @@ pub mod arena;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use kube::{Client, ResourceExt as _};
-use ronde_api::{Job, JobPhase, PodGroup, TrainingJob};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::Client;
+use ronde_api::{Job, PodGroup, TrainingJob};
 use serde_json::{Value, json};
 
 use crate::{
@@ -17,12 +18,13 @@ use crate::{
     args::{GetArgs, GetOutput, ListArgs},
     client::{self, ClientError},
     environment,
-    failure::{Answer, Outcome},
+    failure::{Answer, Failure, Outcome},
     get,
     jobs::{
         self,
-        any::{AnyJob, State},
+        any::AnyJob,
         by_job,
+        trouble::{self, Warnings},
     },
     mirror::{self, Key, Mirror},
     objects,
@@ -30,7 +32,7 @@ use crate::{
     table::{self, Layout, View, age_since},
 };
 
-const COLUMNS: [&str; 6] = ["NAME", "STATUS", "MINAVAILABLE", "RUNNINGS", "AGE", "QUEUE"];
+const COLUMNS: [&str; 7] = ["NAME", "TYPE", "STATUS", "MINAVAILABLE", "RUNNINGS", "AGE", "QUEUE"];
 const WIDE_COLUMNS: [&str; 2] = ["ESTIMATE", "MESSAGE"];
 /// The status of a job that has gone while it was watched.
 const DELETED: &str = "Deleted";
@@ -62,20 +64,67 @@ async fn show(
     args: &ListArgs,
     printer: Printer,
 ) -> Outcome {
-    let mut mirrors = vec![objects::mirror::<Job>(client, namespace, &[]).await?];
-    mirrors.push(objects::mirror::<PodGroup>(client, namespace, &[]).await?);
-    mirrors.extend(objects::mirror_if_served::<TrainingJob>(client, namespace).await?);
+    let mut sources = Sources::start(client, namespace).await?;
     let mut list = List { title, ..List::new(args, printer) };
-    let rows = list.rows(&mirrors)?;
+    let rows = list.explained_rows(&mut sources).await?;
     if rows.is_empty() {
         printer.say(nothing(namespace, args.queue.as_deref()));
     }
     let mut reader = list.show_all(rows);
     while args.watch && reader == Reader::There {
-        mirror::any_changed(&mut mirrors).await?;
-        reader = list.show_changes(list.rows(&mirrors)?);
+        mirror::any_changed(&mut sources.mirrors).await?;
+        let rows = list.explained_rows(&mut sources).await?;
+        reader = list.show_changes(rows);
     }
     Ok(Answer::Done)
+}
+
+/// What rows are made from.
+struct Sources<'a> {
+    client: &'a Client,
+    namespace: Option<&'a str>,
+    /// Jobs and groups, then training jobs if there are such, then pods and what they complain about.
+    mirrors: Vec<Mirror>,
+    training: Option<usize>,
+    /// Where the pods are, once somebody has asked for them: there may be very many.
+    pods: Option<usize>,
+}
+
+impl<'a> Sources<'a> {
+    async fn start(client: &'a Client, namespace: Option<&'a str>) -> Result<Self, Box<dyn Failure>> {
+        let mut mirrors = vec![objects::mirror::<Job>(client, namespace, &[]).await?];
+        mirrors.push(objects::mirror::<PodGroup>(client, namespace, &[]).await?);
+        let training = objects::mirror_if_served::<TrainingJob>(client, namespace).await?;
+        let place = training.is_some().then_some(mirrors.len());
+        mirrors.extend(training);
+        Ok(Self { client, namespace, mirrors, training: place, pods: None })
+    }
+
+    async fn follow_pods(&mut self) -> Result<(), Box<dyn Failure>> {
+        self.pods = Some(self.mirrors.len());
+        self.mirrors.push(objects::mirror::<Pod>(self.client, self.namespace, &[]).await?);
+        self.mirrors.push(objects::mirror::<Event>(self.client, self.namespace, &[trouble::OF_PODS]).await?);
+        Ok(())
+    }
+
+    /// Returns the jobs, each with the object that it was read from.
+    fn jobs(&self) -> Result<Vec<(AnyJob, &Value)>, ClientError> {
+        let of = |place: usize| self.mirrors[place].objects().values();
+        let batch = self.mirrors[0].all::<Job>()?.into_iter().map(AnyJob::from).zip(of(0));
+        let training = match self.training {
+            Some(place) => {
+                self.mirrors[place].all::<TrainingJob>()?.into_iter().map(AnyJob::from).zip(of(place)).collect()
+            }
+            None => Vec::new(),
+        };
+        Ok(batch.chain(training).collect())
+    }
+
+    fn pods(&self) -> Result<(BTreeMap<String, Vec<Pod>>, Warnings), ClientError> {
+        let Some(place) = self.pods else { return Ok(Default::default()) };
+        let warnings = Warnings::of(&self.mirrors[place + 1].all()?);
+        Ok((trouble::by_owner(self.mirrors[place].all()?), warnings))
+    }
 }
 
 /// Says what was looked for when nothing was found.
@@ -91,15 +140,16 @@ fn nothing(namespace: Option<&str>, queue: Option<&str>) -> String {
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
     name: String,
+    job_type: JobType,
     status: String,
     min_available: i32,
-    running: i32,
+    running: i64,
     created: Option<Timestamp>,
     queue: String,
     estimate: String,
     message: String,
-    /// Whether it waits for its start, or to go on.
-    waits: bool,
+    /// Whether it waits for its start, or to go on, or has failed.
+    wants_reason: bool,
     /// The name with its kind.
     title: String,
     /// As the sentence, only where it is shown: in a watch, rows that look the same are shown once.
@@ -107,45 +157,32 @@ struct Row {
 }
 
 impl Row {
-    fn of_training(job: TrainingJob) -> Self {
-        let min = job.spec.worker().min_replicas();
-        let job = AnyJob::from(job);
+    fn of(job: &AnyJob, group: Option<&PodGroup>) -> Self {
+        let (estimate, message) = match job {
+            AnyJob::Batch(job) => (jobs::estimate(job), jobs::reason(job, group)),
+            AnyJob::Training(_) => (None, job.message()),
+        };
         Self {
             name: job.name(),
+            job_type: job.job_type(),
             status: job.phase_word(),
-            min_available: min.saturating_add(1),
-            running: i32::try_from(job.running()).unwrap_or(i32::MAX),
+            min_available: job.min_available(),
+            running: job.running(),
             created: job.created(),
             queue: job.queue().to_owned(),
-            estimate: "-".to_owned(),
-            message: job.message().unwrap_or_default(),
-            waits: job.state() == State::Pending,
+            estimate: estimate.unwrap_or_else(|| "-".to_owned()),
+            message: message.unwrap_or_default(),
+            wants_reason: job.state().wants_reason(),
             title: job.title(),
             object: None,
         }
     }
 
-    fn of(job: &Job, group: Option<&PodGroup>) -> Self {
-        let status = job.status.clone().unwrap_or_default();
-        Self {
-            name: job.name_any(),
-            status: jobs::phase(job).to_string(),
-            min_available: job.status.as_ref().map_or(job.spec.min_available, |status| status.min_available),
-            running: status.running,
-            created: job.creation_timestamp().map(|time| time.0),
-            queue: jobs::queue(&job.spec.queue).to_owned(),
-            estimate: jobs::estimate(job).unwrap_or_else(|| "-".to_owned()),
-            message: jobs::reason(job, group).unwrap_or_default(),
-            waits: matches!(jobs::phase(job), JobPhase::Pending | JobPhase::Restarting),
-            title: objects::title::<Job>(&job.name_any()),
-            object: None,
-        }
-    }
-
     fn cells(&self, now: Timestamp) -> Vec<String> {
-        let Self { name, status, min_available, running, created, queue, estimate, message, .. } = self.clone();
+        let Self { name, job_type, status, min_available, running, created, queue, estimate, message, .. } =
+            self.clone();
         let (least, running, age) = (min_available.to_string(), running.to_string(), age_since(created, now));
-        vec![name, status, least, running, age, queue, estimate, message]
+        vec![name, job_type.to_string(), status, least, running, age, queue, estimate, message]
     }
 }
 
@@ -164,11 +201,11 @@ impl<'a> List<'a> {
         Self { args, title: None, printer, layout: Layout::new(view), shown: BTreeMap::new() }
     }
 
-    /// Tells whether the sentence about a job is shown: in a wide table always, in another of a job that waits.
-    fn shows_message(&self, waits: bool) -> bool {
+    /// Tells whether the sentence about a job is shown: in a wide table always, in another of a job that waits or failed.
+    fn shows_message(&self, wants_reason: bool) -> bool {
         match self.args.output {
             GetOutput::Wide => true,
-            GetOutput::Table => waits,
+            GetOutput::Table => wants_reason,
             GetOutput::Json | GetOutput::Yaml | GetOutput::Name => false,
         }
     }
@@ -177,27 +214,36 @@ impl<'a> List<'a> {
         matches!(self.args.output, GetOutput::Json | GetOutput::Yaml)
     }
 
-    /// Makes the rows from mirrors of jobs, of groups for the reasons, and of training jobs if there are such.
-    fn rows(&self, mirrors: &[Mirror]) -> Result<BTreeMap<Key, Row>, ClientError> {
-        let groups = by_job(mirrors[1].all()?);
-        let batch = mirrors[0].all::<Job>()?.into_iter().map(|job| {
-            let row = Row::of(&job, groups.get(jobs::uid(&job)));
-            (JobType::of_batch(&job), row)
-        });
-        let training = mirrors.get(2).map_or(Ok(Vec::new()), Mirror::all::<TrainingJob>)?.into_iter();
-        let training = training.map(|job| (JobType::of_training(&job), Row::of_training(job)));
-        let objects = mirrors[0].objects().iter().chain(mirrors.get(2).into_iter().flat_map(Mirror::objects));
+    /// Makes the rows, and looks at pods if a job does not say why it is where it is.
+    async fn explained_rows(&self, sources: &mut Sources<'_>) -> Result<BTreeMap<Key, Row>, Box<dyn Failure>> {
+        let rows = self.rows(sources)?;
+        let is_unexplained = |row: &Row| row.wants_reason && row.message.is_empty();
+        if sources.pods.is_some() || !self.shows_message(true) || !rows.values().any(is_unexplained) {
+            return Ok(rows);
+        }
+        sources.follow_pods().await?;
+        Ok(self.rows(sources)?)
+    }
+
+    fn rows(&self, sources: &Sources<'_>) -> Result<BTreeMap<Key, Row>, ClientError> {
+        let groups = by_job(sources.mirrors[1].all()?);
+        let (pods, warnings) = sources.pods()?;
         let mut rows = BTreeMap::new();
-        for ((job_type, mut row), ((namespace, _), object)) in batch.chain(training).zip(objects) {
+        for (job, object) in sources.jobs()? {
+            let mut row = Row::of(&job, groups.get(job.uid()));
+            if row.wants_reason && row.message.is_empty() {
+                let pods = pods.get(job.uid()).map_or(&[][..], Vec::as_slice);
+                row.message = trouble::of_job(&job, pods, &warnings).unwrap_or_default();
+            }
             row.object = self.is_whole().then(|| object.clone());
-            if !self.shows_message(row.waits) {
+            if !self.shows_message(row.wants_reason) {
                 row.message.clear();
             }
-            let is_wanted = self.args.job_type.is_none_or(|wanted| job_type == wanted)
+            let is_wanted = self.args.job_type.is_none_or(|wanted| row.job_type == wanted)
                 && self.title.is_none_or(|wanted| row.title == wanted);
             if is_wanted && self.args.queue.as_ref().is_none_or(|queue| *queue == row.queue) {
                 // Two jobs of different kinds may have one name.
-                rows.insert((namespace.clone(), row.name.clone() + " " + &row.title), row);
+                rows.insert((job.namespace().to_owned(), row.name.clone() + " " + &row.title), row);
             }
         }
         Ok(rows)
@@ -254,7 +300,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// Builds a table that is not wide and says what jobs wait for.
+/// Builds a table that is not wide and says what jobs wait for, or why they have failed.
 fn without_estimate(mut rows: Vec<table::Row>) -> Value {
     let [_, message] = WIDE_COLUMNS;
     let columns: Vec<&str> = COLUMNS.into_iter().chain([message]).collect();
@@ -284,8 +330,9 @@ mod tests {
     }
 
     fn rows(names: &[(&str, &str)]) -> BTreeMap<Key, Row> {
-        let row =
-            |(name, phase): &(&str, &str)| ((String::new(), (*name).to_owned()), Row::of(&job(name, phase), None));
+        let row = |(name, phase): &(&str, &str)| {
+            ((String::new(), (*name).to_owned()), Row::of(&job(name, phase).into(), None))
+        };
         names.iter().map(row).collect()
     }
 
@@ -295,8 +342,8 @@ mod tests {
             {"type": "Unschedulable", "status": "True", "message": "needs 4 CPUs"}]}});
         let group: PodGroup = serde_json::from_value(group).unwrap();
         let now = "2026-01-01T00:05:00Z".parse().unwrap();
-        let cells = Row::of(&job("mnist", "Pending"), Some(&group)).cells(now);
-        assert_eq!(cells, ["mnist", "Pending", "3", "2", "5m", "gpu", "2h", "needs 4 CPUs"]);
+        let cells = Row::of(&job("mnist", "Pending").into(), Some(&group)).cells(now);
+        assert_eq!(cells, ["mnist", "volcanojob", "Pending", "3", "2", "5m", "gpu", "2h", "needs 4 CPUs"]);
         assert_eq!(cells.len(), COLUMNS.len() + WIDE_COLUMNS.len());
     }
 
@@ -304,7 +351,7 @@ mod tests {
     fn a_job_that_no_controller_has_seen_waits_in_the_default_queue() {
         let mut job = job("mnist", "Running");
         (job.status, job.spec.queue, job.spec.min_available) = (None, String::new(), 4);
-        let row = Row::of(&job, None);
+        let row = Row::of(&job.into(), None);
         assert_eq!((row.status.as_str(), row.min_available, row.queue.as_str()), ("Pending", 4, "default"));
     }
 

@@ -2,12 +2,25 @@
 //!
 //! Each verb is a file of its own name. Everything that decides lives in the library crates; this one only meets
 //! the terminal, the files and the signals of one machine.
+//!
+//! Inside: `args.rs` is the whole command line; `up/`, `down/`, `status.rs`, `backup/`, `apply.rs`, `delete.rs`,
+//! `get.rs` (with `show.rs` for one job), `list.rs`, `logs/`, `job.rs`, `queue/` and `install/` (charts, through
+//! Helm) are the verbs, and arena's `submit/`, `scale.rs`, `attach.rs`, `suspend.rs`, `prune.rs`, `top.rs`; `arena/`
+//! is what the name `arena` changes (arguments before they are parsed, types of jobs); in `submit/`, `check.rs` finds
+//! every fault, `sight.rs` what pods will not see, and `training.rs` and `batch.rs` build, purely; `jobs/any.rs` is a
+//! job of either kind, `show/training.rs` and `list/arena.rs` are arena's forms; `objects.rs` reads and writes the
+//! kinds that are known by type, `mirror.rs` follows them and `wait.rs` waits for a state of them, with words;
+//! `jobs.rs` says why a job waits, and `jobs/trouble.rs` what is wrong with its pods; `words.rs` reads kinds and
+//! names; `commands.rs` asks controllers for something; `failure.rs` and `printer.rs` say how things go wrong;
+//! `lock.rs` and `data_dir.rs` own the data directory, `instances.rs` lists those of a user; `kubeconfig/` edits the
+//! user's kubeconfig (`entries.rs` decides, `edit.rs` and `tree.rs` change the text, `file.rs` does the writing).
 
 mod agent;
 mod apply;
 mod arena;
 mod args;
 mod attach;
+mod backup;
 mod client;
 mod commands;
 mod completion;
@@ -18,6 +31,7 @@ mod environment;
 mod failure;
 mod get;
 mod install;
+mod instances;
 mod job;
 mod jobs;
 mod kubeconfig;
@@ -47,6 +61,7 @@ mod top;
 mod up;
 mod wait;
 mod whoami;
+mod words;
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -124,6 +139,8 @@ fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Up(args) => up::run(&args, context),
         Verb::Down(args) => down::run(&args, context),
         Verb::Status(args) => status::run(&args, context),
+        Verb::Backup(args) => backup::run(&args, context),
+        Verb::Restore(args) => backup::restore(&args, context),
         Verb::Apply(args) => apply::run(&args, context),
         Verb::Delete(args) => delete::run(&args, context),
         Verb::Get(args) => get::run(&args, context),

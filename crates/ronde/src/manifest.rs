@@ -16,6 +16,8 @@ use crate::failure::{Blame, Failure};
 
 /// The API takes no object near this size; more is not a manifest.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// How many keys and values a file may have: manifests have one in ten bytes or more, so the bytes are the bound.
+const FILE_NODES_MAX: usize = 8 * 1024 * 1024;
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// One object of a manifest, with what is needed to send it.
@@ -41,7 +43,7 @@ pub enum ManifestError {
     NoFiles { directory: PathBuf },
     #[error("no objects in {files}")]
     Empty { files: String },
-    #[error("the manifests have mistakes{0}")]
+    #[error("invalid manifests{0}")]
     Mistakes(Mistakes),
 }
 
@@ -125,7 +127,16 @@ fn read_file(path: &Path) -> Result<String, ManifestError> {
 
 /// Parses the documents of one file; returns all objects or all mistakes.
 fn parse(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<String>> {
-    let documents: Vec<Spanned<Value>> = serde_saphyr::from_multiple(text).map_err(|error| {
+    // A document is no more than its bytes: a file may have as many as fit.
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_documents: FILE_NODES_MAX,
+            max_nodes: FILE_NODES_MAX,
+            max_events: 4 * FILE_NODES_MAX,
+            max_merge_keys: FILE_NODES_MAX,
+        },
+    };
+    let documents: Vec<Spanned<Value>> = serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
         let shown = error.to_string().replace("<input>", file);
         vec![format!("{file}: {}", shown.trim_start_matches("error: "))]
     })?;
@@ -209,6 +220,20 @@ mod tests {
              - {apiVersion: v1, kind: Pod, metadata: {name: b}}\n",
             Ok(&["f.yaml:1 Pod/a", "f.yaml:1 Pod/b"]),
         );
+    }
+
+    #[test]
+    fn a_file_may_have_thousands_of_documents() {
+        let document = |number: usize| {
+            let data: String = (0..25).map(|key| format!("  key-{key}: value\n")).collect();
+            format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: map-{number}\ndata:\n{data}")
+        };
+        let text: String = (0..5_000).map(document).collect();
+        let found = parse("f.yaml", &text).unwrap();
+        assert_eq!(found.len(), 5_000);
+        assert_eq!((found[4_999].name.as_str(), found[4_999].origin.as_str()), ("map-4999", "f.yaml:154971"));
+        let empty = "---\n".repeat(5_000);
+        assert_eq!(parse("f.yaml", &empty).unwrap(), []);
     }
 
     #[test]

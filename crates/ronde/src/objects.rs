@@ -162,6 +162,6 @@ mod tests {
         assert!(!is_missing(&refusal("NotFound", "the server could not find the requested resource")));
         let page = refusal("", "the Kubernetes API answered 404 Not Found: 404 page not found");
         assert!(!is_missing(&page));
-        assert_eq!(explained::<Job>(page).to_string(), "the API knows no kind `Job` in `batch.volcano.sh/v1alpha1`");
+        assert_eq!(explained::<Job>(page).to_string(), "the server has no kind `Job` in `batch.volcano.sh/v1alpha1`");
     }
 }

@@ -7,10 +7,10 @@ use http::StatusCode;
 use ronde_control::{
     elastic::pod::AgentSettings,
     operator::{self, MACHINE, News, OperatorError, Options},
-    runner::Clock,
     scheduling::Scheduler,
     vcjob::objects::KeySource,
 };
+use ronde_runtime::runner::Clock;
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -27,9 +27,9 @@ use crate::{
 /// Why the operator ended.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
-    #[error("cannot find out whether another operator is at work")]
+    #[error("cannot check for another operator")]
     Lease { source: ClientError },
-    #[error("cannot install the kinds of batch work")]
+    #[error("cannot install the custom resource definitions")]
     Install { source: ClientError },
     #[error("this cluster needs no operator: `{MACHINE}` runs jobs and schedules here")]
     Machine,
@@ -67,7 +67,7 @@ impl Failure for Ended {
         };
         match source {
             ClientError::Refused { code: StatusCode::FORBIDDEN, .. } => {
-                Some("the operator needs the rights of an administrator of the cluster".to_owned())
+                Some("the operator needs cluster administrator rights".to_owned())
             }
             other => other.hint(),
         }

@@ -8,8 +8,9 @@ use crate::{
     client,
     delete::job,
     environment,
-    failure::{Answer, Outcome},
+    failure::Outcome,
     jobs::any::{self, AnyJob},
+    refusals::{self, Batch},
     resources::Catalogue,
     table::Span,
 };
@@ -26,12 +27,16 @@ pub fn run(args: &PruneArgs, context: &Context) -> Outcome {
         if old.is_empty() {
             context.printer.data("No job need to be deleted");
         }
-        for job in old {
-            job::prune(&client, &catalogue, job).await?;
+        let mut refused = Vec::new();
+        for job in &old {
+            if let Err(failure) = job::prune(&client, &catalogue, job).await {
+                refused.push(failure);
+                continue;
+            }
             let age = Span::between(job.created(), now);
             context.printer.data(format_args!("Delete {} {} with Age {age}", job.job_type(), job.name()));
         }
-        Ok(Answer::Done)
+        refusals::outcome(refused, Batch { total: old.len(), what: "jobs", done: "deleted" }, context.printer)
     })
 }
 

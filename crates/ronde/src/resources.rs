@@ -32,9 +32,9 @@ pub struct Catalogue {
 /// There is no such kind.
 #[derive(Debug, thiserror::Error)]
 pub enum ResourceError {
-    #[error("the API knows no kind `{word}`")]
+    #[error("the server has no kind `{word}`")]
     Word { word: String },
-    #[error("the API knows no kind `{kind}` in `{api_version}`")]
+    #[error("the server has no kind `{kind}` in `{api_version}`")]
     Kind { kind: String, api_version: String },
 }
 
@@ -49,7 +49,7 @@ impl Failure for ResourceError {
             Self::Kind { api_version, .. }
                 if api_version.contains(".volcano.sh/") || api_version.starts_with("kai.alibabacloud.com/") =>
             {
-                Some("a `ronde up` with nodes brings it; so does `ronde operator` to a cluster".to_owned())
+                Some("`ronde up` with nodes installs it; on another cluster, `ronde operator` does".to_owned())
             }
             Self::Kind { .. } => Some("apply its CustomResourceDefinition first".to_owned()),
         }

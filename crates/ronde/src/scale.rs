@@ -70,7 +70,7 @@ impl Failure for ScaleError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Pod { workers, .. } => Some(format!("its workers are `{}`", workers.join("`, `"))),
-            Self::State { name, .. } => Some(format!("`ronde get {name}` says what it waits for or how it ended")),
+            Self::State { name, .. } => Some(format!("see `ronde get {name}`")),
             _ => None,
         }
     }
@@ -280,16 +280,18 @@ fn progress<T: Scaler>(
 fn waits(kind: &str, name: &str, job: Option<&TrainingJob>) -> String {
     let status = job.and_then(|job| job.status.as_ref());
     let Some(scaling) = status.and_then(|status| status.elastic.scaling.as_ref()).filter(|one| one.name == name) else {
-        return format!("the {kind} job {name} has not begun");
+        return format!("the {kind} job {name} has not started");
     };
     let hosts = status.map(|status| status.current_workers.as_slice()).unwrap_or_default();
     let is_host = |worker: &&String| hosts.contains(worker);
     let (left, what) = match scaling.way {
-        ScalingWay::Out => (scaling.workers.iter().filter(|worker| !is_host(worker)).collect::<Vec<_>>(), "to come"),
-        ScalingWay::In => (scaling.workers.iter().collect(), "to leave"),
+        ScalingWay::Out => (scaling.workers.iter().filter(|worker| !is_host(worker)).collect::<Vec<_>>(), "new"),
+        ScalingWay::In => (scaling.workers.iter().collect(), "leaving"),
     };
     let left: Vec<&str> = left.into_iter().map(String::as_str).collect();
-    format!("{} of {} workers are still {what}: {}", left.len(), scaling.workers.len(), left.join(", "))
+    let (count, all) = (left.len(), scaling.workers.len());
+    let workers = if all == 1 { "worker" } else { "workers" };
+    format!("waiting for {count} of {all} {what} {workers}: {}", left.join(", "))
 }
 
 /// Returns the sign of an operation, for tables: `+2` or `-1`.
@@ -379,13 +381,13 @@ mod tests {
                 Err(error) => format!("error: {error}"),
             };
         let mut scaling = job("Scaling", 3);
-        assert_eq!(shown(json!(null), Some(&scaling)), "the scaleout job lm-7 has not begun");
+        assert_eq!(shown(json!(null), Some(&scaling)), "the scaleout job lm-7 has not started");
         let operation = json!({"way": "ScaleOut", "name": "lm-7", "workers": ["lm-worker-3", "lm-worker-4"],
             "since": "2026-01-01T00:00:00Z", "timeout": 60});
         let status = scaling.status.as_mut().unwrap();
         status.elastic.scaling = Some(serde_json::from_value(operation).unwrap());
         status.current_workers = vec!["lm-worker-3".to_owned()];
-        let waits = "1 of 2 workers are still to come: lm-worker-4";
+        let waits = "waiting for 1 of 2 new workers: lm-worker-4";
         assert_eq!(shown(json!({"phase": "Scaling"}), Some(&scaling)), waits);
         assert_eq!(shown(json!({"phase": "ScaleSucceeded"}), None), "done");
         let failed = json!({"phase": "ScaleFailed", "conditions": [{"type": "ScaleFailed", "status": "True",

@@ -10,16 +10,22 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{Client, ResourceExt as _};
 use ronde_api::{Job, JobStatus, PodGroup, PodPhase, TaskSpec, names};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::{
     Context,
     args::GetArgs,
-    client::{self, encode},
+    client::{self, ClientError, encode},
     environment,
     failure::{Answer, Failure, Outcome},
     get::AS_TABLE,
-    jobs, objects,
+    jobs::{
+        self,
+        any::AnyJob,
+        trouble::{self, Warnings},
+    },
+    objects,
     table::{self, Layout, View, age_since},
 };
 
@@ -36,8 +42,9 @@ pub async fn run(client: &Client, args: &GetArgs, context: &Context) -> Outcome 
     let group = jobs::find_group(client, &job).await?;
     let pods = fetch_pods(client, namespace, &job).await?;
     let events = fetch_events(client, namespace, &job, group.as_ref(), &pods).await?;
+    let reason = reason(&job, group.as_ref(), &pods, &events)?;
     let now = environment::now();
-    let parts = [summary(&job, group.as_ref(), now), tasks(&job), lay_out(&pods), happened(events, now)];
+    let parts = [summary(&job, reason.as_deref(), now), tasks(&job), lay_out(&pods), happened(events, now)];
     let parts: Vec<String> = parts.iter().filter(|part| !part.is_empty()).map(|part| part.join("\n")).collect();
     context.printer.data(parts.join("\n\n"));
     Ok(Answer::Done)
@@ -47,10 +54,23 @@ fn namespace<'a>(client: &'a Client, args: &'a GetArgs) -> &'a str {
     args.namespace.as_deref().unwrap_or(client.default_namespace())
 }
 
+/// Says why the job is where it is, and what is wrong with its pods if the job has not ended or does not say.
+fn reason(job: &Job, group: Option<&PodGroup>, pods: &Value, events: &[Event]) -> Result<Option<String>, ClientError> {
+    let reason = jobs::reason(job, group);
+    if jobs::is_final(jobs::phase(job)) && reason.is_some() {
+        return Ok(reason);
+    }
+    let objects = pods["rows"].as_array().into_iter().flatten().map(|row| Pod::deserialize(&row["object"]));
+    let pods: Vec<Pod> = objects.collect::<Result<_, _>>().map_err(|source| ClientError::NotJson { source })?;
+    let trouble = trouble::of_job(&AnyJob::from(job.clone()), &pods, &Warnings::of(events));
+    Ok(trouble::with_reason(reason, trouble))
+}
+
 /// Returns the API's own table of the pods of a job.
 async fn fetch_pods(client: &Client, namespace: &str, job: &Job) -> Result<Value, Box<dyn Failure>> {
     let selector = encode(&format!("{}={}", names::JOB_NAME, job.name_any()));
-    let path = format!("{}?labelSelector={selector}", objects::path::<Pod>(Some(namespace), None));
+    let path = objects::path::<Pod>(Some(namespace), None);
+    let path = format!("{path}?labelSelector={selector}&includeObject=Object");
     let mut table = client::send(client, client::get(&path, AS_TABLE), Vec::new()).await?.json()?;
     if let Some(rows) = table["rows"].as_array_mut() {
         // Pods of an earlier job of the same name may be there still.
@@ -83,8 +103,7 @@ async fn fetch_events(
     let rows = pods["rows"].as_array().map_or(&[][..], Vec::as_slice);
     let uids: BTreeSet<&str> = rows.iter().filter_map(|row| row["object"]["metadata"]["uid"].as_str()).collect();
     if !uids.is_empty() {
-        let selectors = [("fieldSelector", "involvedObject.kind=Pod,type=Warning")];
-        let warnings = objects::list::<Event>(client, Some(namespace), &selectors).await?;
+        let warnings = objects::list::<Event>(client, Some(namespace), &[trouble::OF_PODS]).await?;
         let is_ours = |event: &Event| event.involved_object.uid.as_deref().is_some_and(|uid| uids.contains(uid));
         events.extend(warnings.into_iter().filter(is_ours));
     }
@@ -104,7 +123,7 @@ fn version(event: &Event) -> Option<u64> {
     event.resource_version().and_then(|version| version.parse().ok())
 }
 
-fn summary(job: &Job, group: Option<&PodGroup>, now: Timestamp) -> Vec<String> {
+fn summary(job: &Job, reason: Option<&str>, now: Timestamp) -> Vec<String> {
     let status = job.status.clone().unwrap_or_default();
     let since = status.state.last_transition_time.as_ref().map(|time| time.0);
     let phase = jobs::phase(job);
@@ -117,13 +136,13 @@ fn summary(job: &Job, group: Option<&PodGroup>, now: Timestamp) -> Vec<String> {
         field("age", &age_since(job.creation_timestamp().map(|time| time.0), now)),
     ];
     lines.extend(jobs::estimate(job).map(|estimate| field("estimate", &format!("runs for about {estimate}"))));
-    lines.extend((status.retry_count > 0).then(|| field("restarts", &retries(job, &status))));
-    lines.extend(jobs::reason(job, group).map(|reason| field("message", &reason)));
+    lines.extend(restarts(job, &status).map(|restarts| field("restarts", &restarts)));
+    lines.extend(reason.map(|reason| field("message", reason)));
     lines
 }
 
 fn field(name: &str, value: &str) -> String {
-    format!("{name:<10}{value}")
+    format!("{name:<10}{}", value.trim_end().replace('\n', "\n          "))
 }
 
 fn pods(job: &Job, status: &JobStatus) -> String {
@@ -141,11 +160,12 @@ fn pods(job: &Job, status: &JobStatus) -> String {
     format!("{counts}; {} wanted, at least {}", job.spec.total_replicas(), job.spec.min_available)
 }
 
-fn retries(job: &Job, status: &JobStatus) -> String {
-    match job.spec.max_retry {
-        0 => status.retry_count.to_string(),
-        most => format!("{} of {most}", status.retry_count),
-    }
+/// Says how often a job was restarted because of failures, if it was; of so many runs the first is no restart.
+fn restarts(job: &Job, status: &JobStatus) -> Option<String> {
+    let most = (job.spec.max_retry > 0).then(|| job.spec.max_retry - 1);
+    let restarts = status.retry_count.min(most.unwrap_or(i32::MAX));
+    let text = most.map_or(restarts.to_string(), |most| format!("{restarts} of {most}"));
+    (restarts > 0).then_some(text)
 }
 
 fn tasks(job: &Job) -> Vec<String> {
@@ -224,7 +244,7 @@ mod tests {
         let now = NOW.parse().unwrap();
         check(
             "a new job",
-            summary(&job(json!(null)), None, now),
+            summary(&job(json!(null)), Some("no controller has looked at it yet"), now),
             &[
                 "job       mnist",
                 "status    Pending",
@@ -245,9 +265,13 @@ mod tests {
                 "queue     default",
                 "pods      2 running, 1 failed; 3 wanted, at least 3",
                 "age       5m",
-                "restarts  1 of 3",
+                "restarts  1 of 2",
             ],
         );
+        let status = json!({"state": {"phase": "Failed"}, "retryCount": 1});
+        let mut once = job(status);
+        once.spec.max_retry = 1;
+        assert!(!summary(&once, None, now).iter().any(|line| line.starts_with("restarts")), "it never ran again");
         let mut estimated = job(json!(null));
         estimated.spec.running_estimate = "150m".parse().ok();
         assert!(summary(&estimated, None, now).contains(&"estimate  runs for about 2h".to_owned()));

@@ -3,15 +3,17 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
 use serde::Serialize;
 
 use crate::{
     Context,
     args::{StatusArgs, StatusOutput},
-    client,
+    client::{self, ClientError},
     data_dir::DataDir,
     environment,
     failure::{Answer, Outcome},
+    instances::{self, Listed},
     lock::{self, Holder},
     table::age,
 };
@@ -37,12 +39,21 @@ struct Status {
     version: Option<String>,
     data_dir: PathBuf,
     data_bytes: u64,
+    /// Why the API is not ready although it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unready: Option<String>,
+    /// Whether the disk has too little room for more pods.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    disk_pressure: bool,
     /// Stored objects by resource, as in `deployments.apps`; kinds without objects are left out.
     objects: BTreeMap<String, u64>,
 }
 
 /// Runs the verb.
 pub fn run(args: &StatusArgs, context: &Context) -> Outcome {
+    if args.all {
+        return list(args.output, context);
+    }
     let data_dir = DataDir::resolve(args.data_dir.data_dir.as_deref(), &context.environment)?;
     let status = observe(&data_dir)?;
     match args.output {
@@ -57,6 +68,22 @@ pub fn run(args: &StatusArgs, context: &Context) -> Outcome {
     Ok(if status.ready { Answer::Done } else { Answer::No })
 }
 
+/// Lists all instances of this user.
+fn list(output: StatusOutput, context: &Context) -> Outcome {
+    let listed: Vec<Listed> = instances::find(context)?.iter().map(Listed::new).collect();
+    match output {
+        StatusOutput::Json => {
+            let json = serde_json::to_string_pretty(&listed).expect("a list has only plain fields");
+            context.printer.data(json);
+        }
+        StatusOutput::Text => match instances::render(&listed, environment::now()) {
+            Some(text) => drop(context.printer.data(text)),
+            None => context.printer.say("no instance of this user is on this machine"),
+        },
+    }
+    Ok(Answer::Done)
+}
+
 fn observe(data_dir: &DataDir) -> Result<Status, Box<dyn crate::failure::Failure>> {
     let ours = data_dir.is_ours()?;
     let holder = if ours { lock::holder(data_dir.path())? } else { None };
@@ -69,6 +96,8 @@ fn observe(data_dir: &DataDir) -> Result<Status, Box<dyn crate::failure::Failure
         version: None,
         data_dir: data_dir.path().to_owned(),
         data_bytes: if ours { data_dir.size()?.bytes } else { 0 },
+        unready: None,
+        disk_pressure: false,
         objects: BTreeMap::new(),
     };
     if let Some(Holder { pid, about }) = holder {
@@ -78,25 +107,53 @@ fn observe(data_dir: &DataDir) -> Result<Status, Box<dyn crate::failure::Failure
             status.since = Some(about.started);
             status.version = Some(about.version);
         }
-        if let Some(objects) = ask(data_dir) {
-            status.ready = true;
-            status.objects = objects;
+        match ask(data_dir) {
+            Some(Ok(Told { objects, disk_pressure })) => {
+                status.ready = true;
+                (status.objects, status.disk_pressure) = (objects, disk_pressure);
+            }
+            Some(Err(why)) => status.unready = Some(why),
+            None => {}
         }
     }
     Ok(status)
 }
 
-/// Asks the API whether it is ready and what it holds.
-fn ask(data_dir: &DataDir) -> Option<BTreeMap<String, u64>> {
+/// What the API says when it is ready.
+struct Told {
+    objects: BTreeMap<String, u64>,
+    disk_pressure: bool,
+}
+
+/// Asks the API whether it is ready, what it holds and how the disk is; nothing if it does not answer.
+fn ask(data_dir: &DataDir) -> Option<Result<Told, String>> {
     client::runtime().ok()?.block_on(async {
         let answer = async {
             let client = client::connect(Some(&data_dir.kubeconfig()), None).await.ok()?;
-            client::get_text(&client, "/readyz").await.ok()?;
+            match client::get_text(&client, "/readyz").await {
+                Ok(_) => {}
+                Err(ClientError::Refused { message, .. }) => return Some(Err(failed_check(&message))),
+                Err(_) => return None,
+            }
             let metrics = client::get_text(&client, "/metrics").await.unwrap_or_default();
-            Some(count_objects(&metrics))
+            Some(Ok(Told { objects: count_objects(&metrics), disk_pressure: has_disk_pressure(&client).await }))
         };
         tokio::time::timeout(ANSWER, answer).await.ok().flatten()
     })
+}
+
+/// Finds the check that has failed in what `/readyz` says.
+fn failed_check(answer: &str) -> String {
+    let failed = answer.lines().find_map(|line| line.strip_prefix("[-]")?.split_once(" failed: "));
+    failed.map_or("the API is not ready", |(_, why)| why).to_owned()
+}
+
+async fn has_disk_pressure(client: &kube::Client) -> bool {
+    let nodes = kube::Api::<Node>::all(client.clone()).list(&kube::api::ListParams::default()).await;
+    let nodes = nodes.map(|nodes| nodes.items).unwrap_or_default();
+    let conditions =
+        nodes.iter().flat_map(|node| node.status.iter().flat_map(|status| status.conditions.iter().flatten()));
+    conditions.into_iter().any(|condition| condition.type_ == "DiskPressure" && condition.status == "True")
 }
 
 /// Reads the counts out of a page in the Prometheus text format.
@@ -119,12 +176,12 @@ fn render(status: &Status, now: Timestamp) -> String {
     let mut line = |name: &str, value: String| lines.push(format!("{name:<10}{value}"));
     line(
         "status",
-        match (status.running, status.ready) {
-            (true, true) => "running",
-            (true, false) => "running, but the API does not answer",
-            (false, _) => "not running",
-        }
-        .to_owned(),
+        match (status.running, status.ready, &status.unready) {
+            (true, true, _) => "running".to_owned(),
+            (true, false, Some(why)) => format!("running, but not ready: {why}"),
+            (true, false, None) => "running, but the API does not answer".to_owned(),
+            (false, ..) => "not running".to_owned(),
+        },
     );
     if let Some(pid) = status.pid {
         line("process", pid.to_string());
@@ -137,6 +194,9 @@ fn render(status: &Status, now: Timestamp) -> String {
     }
     let mebibytes = status.data_bytes as f64 / 1_048_576.0;
     line("data", format!("{} ({mebibytes:.1} MiB)", status.data_dir.display()));
+    if status.disk_pressure {
+        line("disk", "nearly full: no pod is placed until there is room (disk pressure)".to_owned());
+    }
     for (index, (resource, count)) in status.objects.iter().enumerate() {
         line(if index == 0 { "objects" } else { "" }, format!("{count:>6}  {resource}"));
     }

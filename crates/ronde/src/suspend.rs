@@ -25,13 +25,11 @@ use crate::{
 /// Why a training job cannot be suspended or resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum SuspendError {
-    #[error("cannot {verb} the job {name}: it is {phase}")]
+    #[error("cannot {verb} job `{name}`: it is {phase}")]
     Ended { verb: &'static str, name: String, phase: TrainingJobPhase },
-    #[error("cannot resume the job {name}: it is not suspended")]
-    NotSuspended { name: String },
-    #[error("cannot restart the job {name}: it is a training job")]
+    #[error("cannot restart job `{name}`: it is a training job")]
     NoRestart { name: String },
-    #[error("the job {name} was deleted meanwhile")]
+    #[error("job `{name}` was deleted meanwhile")]
     Gone { name: String },
 }
 
@@ -42,9 +40,9 @@ impl Failure for SuspendError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Ended { name, .. } => Some(format!("a job that has ended can be deleted: `ronde delete {name}`")),
-            Self::NoRestart { name } => Some(format!("`ronde suspend {name}` and `ronde resume {name}` start it anew")),
-            Self::NotSuspended { .. } | Self::Gone { .. } => None,
+            Self::Ended { name, .. } => Some(format!("delete it with `ronde delete {name}`")),
+            Self::NoRestart { name } => Some(format!("run `ronde suspend {name}` and `ronde resume {name}`")),
+            Self::Gone { .. } => None,
         }
     }
 }
@@ -76,6 +74,7 @@ async fn tell(client: &Client, order: Order, job: &TrainingJob, args: &JobVerbAr
     let wanted = check(order, job, &args.name)?;
     let title = objects::title::<TrainingJob>(&args.name);
     if wanted == job.is_suspended() && is_done(wanted, job) {
+        context.printer.say(format_args!("{}", order.needless(&args.name)));
         context.printer.data(format_args!("{title} unchanged"));
         return Ok(Answer::Done);
     }
@@ -112,8 +111,7 @@ fn check(order: Order, job: &TrainingJob, name: &str) -> Result<bool, SuspendErr
     match order {
         Order::Restart => Err(SuspendError::NoRestart { name }),
         Order::Suspend => Ok(true),
-        Order::Resume if job.is_suspended() || job.phase() == Some(TrainingJobPhase::Suspended) => Ok(false),
-        Order::Resume => Err(SuspendError::NotSuspended { name }),
+        Order::Resume => Ok(false),
     }
 }
 
@@ -141,8 +139,8 @@ mod tests {
         check_row(Order::Suspend, None, false, Ok(true));
         check_row(Order::Resume, Some("Suspended"), true, Ok(false));
         check_row(Order::Resume, Some("Running"), true, Ok(false));
-        check_row(Order::Resume, Some("Running"), false, Err("cannot resume the job lm: it is not suspended"));
-        check_row(Order::Suspend, Some("Failed"), false, Err("cannot suspend the job lm: it is Failed"));
-        check_row(Order::Restart, Some("Running"), false, Err("cannot restart the job lm: it is a training job"));
+        check_row(Order::Resume, Some("Running"), false, Ok(false));
+        check_row(Order::Suspend, Some("Failed"), false, Err("cannot suspend job `lm`: it is Failed"));
+        check_row(Order::Restart, Some("Running"), false, Err("cannot restart job `lm`: it is a training job"));
     }
 }

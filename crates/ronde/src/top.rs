@@ -9,7 +9,7 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::{Client, ResourceExt as _};
-use ronde_apiserver::quantity::Quantity as Amount;
+use ronde_text::quantity::Quantity as Amount;
 use serde_json::{Value, json};
 
 use crate::{
@@ -108,7 +108,7 @@ async fn one_job(
     if args.output != TopOutput::Wide {
         return Ok(training::write(&page.to_json(now), args.output == TopOutput::Json, context.printer));
     }
-    let mut lines = page.head(now);
+    let mut lines = page.head(context.caller, now);
     lines.extend([String::new(), "Instances:".to_owned()]);
     let row = |one: &Instance| {
         vec![one.name.clone(), one.status.clone(), one.gpus.to_string(), one.node_or_none().to_owned()]

@@ -25,7 +25,7 @@ pub enum Progress {
 
 /// It took too long.
 #[derive(Debug, thiserror::Error)]
-#[error("gave up waiting after {limit}: {waits}")]
+#[error("timed out after {limit}: {waits}")]
 pub struct TooLong {
     limit: ronde_api::Duration,
     waits: String,
@@ -37,7 +37,7 @@ impl Failure for TooLong {
     }
 
     fn hint(&self) -> Option<String> {
-        Some("what was asked for goes on; `--timeout TIME` waits longer".to_owned())
+        Some("the operation continues; wait longer with `--timeout TIME`".to_owned())
     }
 }
 

@@ -81,7 +81,7 @@ pub struct CommonArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub gpus: u32,
 
-    /// The job needs no GPUs; `${gpus}` in the command is then 1, so that products with it count workers.
+    /// The job needs no GPUs; `${gpus}` in the command is then 1.
     #[arg(long)]
     pub cpu_only: bool,
 
@@ -101,11 +101,11 @@ pub struct CommonArgs {
     #[arg(long, value_name = "MEMORY", value_parser = parse_amount)]
     pub memory: Option<String>,
 
-    /// Size of /dev/shm; 0 leaves it as it is.
+    /// Size of /dev/shm; 0 keeps the default.
     #[arg(long, value_name = "SIZE", default_value = "2Gi", value_parser = parse_amount)]
     pub share_memory: String,
 
-    /// Directory in which the command runs.
+    /// Working directory of the command.
     #[arg(long, value_name = "DIR", default_value = "/root")]
     pub working_dir: String,
 
@@ -113,19 +113,19 @@ pub struct CommonArgs {
     #[arg(long, value_name = "SHELL", default_value = "sh")]
     pub shell: String,
 
-    /// Variable of the containers. May be repeated.
+    /// Environment variable. May be repeated.
     #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub env: Vec<(String, String)>,
 
-    /// Claim of storage and where to mount it. May be repeated.
+    /// PersistentVolumeClaim, and where to mount it. May be repeated.
     #[arg(short, long = "data", value_name = "CLAIM:/PATH")]
     pub data: Vec<String>,
 
-    /// Directory of the nodes, and where to mount it. May be repeated.
+    /// Directory of the node, and where to mount it. May be repeated.
     #[arg(long = "data-dir", value_name = "/DIR[:/PATH]")]
     pub data_dirs: Vec<String>,
 
-    /// File of this machine that the containers get, and where. May be repeated.
+    /// Local file to copy into the containers, and where. May be repeated.
     #[arg(long = "config-file", value_name = "FILE[:/PATH]")]
     pub config_files: Vec<String>,
 
@@ -137,11 +137,11 @@ pub struct CommonArgs {
     #[arg(short, long = "label", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub labels: Vec<(String, String)>,
 
-    /// Label of the nodes for workers. May be repeated.
+    /// Node label that workers require. May be repeated.
     #[arg(long = "selector", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub selectors: Vec<(String, String)>,
 
-    /// Taint of nodes that does not matter, as in `spot=true:NoSchedule,Equal`; or `all`. May be repeated.
+    /// Taint to tolerate, as in `spot=true:NoSchedule,Equal`; or `all`. May be repeated.
     #[arg(long = "toleration", value_name = "TAINT", value_parser = parse_toleration)]
     pub tolerations: Vec<Toleration>,
 
@@ -149,7 +149,7 @@ pub struct CommonArgs {
     #[arg(short, long, value_name = "CLASS")]
     pub priority: Option<String>,
 
-    /// Start all or nothing. Jobs do so anyway: an elastic one with its least number of workers.
+    /// Start all pods or none. This is the default; an elastic job starts with its minimum of workers.
     #[arg(long)]
     pub gang: bool,
 
@@ -165,27 +165,27 @@ pub struct CommonArgs {
     #[arg(long = "hostNetwork", alias = "host-network")]
     pub host_network: bool,
 
-    /// Use the interprocess communication of the node.
+    /// Use the IPC namespace of the node.
     #[arg(long = "hostIPC", alias = "host-ipc")]
     pub host_ipc: bool,
 
-    /// See the processes of the node.
+    /// Use the PID namespace of the node.
     #[arg(long = "hostPID", alias = "host-pid")]
     pub host_pid: bool,
 
-    /// How often a job that has failed is started again.
+    /// How often to restart a job that failed.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub retry: i32,
 
-    /// How code is brought into the pods, under `code` in the working directory.
+    /// How to fetch code into `code` in the working directory.
     #[arg(long, value_name = "HOW", requires = "sync_source")]
     pub sync_mode: Option<SyncMode>,
 
-    /// The repository or the module that code comes from.
+    /// Repository or module to fetch code from.
     #[arg(long, value_name = "URL", requires = "sync_mode")]
     pub sync_source: Option<String>,
 
-    /// Image that brings it [default: the job's own, with git or rsync].
+    /// Image to fetch code with [default: the job's own, with git or rsync].
     #[arg(long, value_name = "IMAGE")]
     pub sync_image: Option<String>,
 
@@ -197,7 +197,7 @@ pub struct CommonArgs {
     #[arg(long, value_name = "IMAGE")]
     pub tensorboard_image: Option<String>,
 
-    /// Directory of the logs that TensorBoard shows.
+    /// Log directory for TensorBoard.
     #[arg(long, value_name = "DIR", default_value = "/training_logs")]
     pub logdir: String,
 
@@ -205,7 +205,7 @@ pub struct CommonArgs {
     #[serde(skip)]
     pub ignored: IgnoredArgs,
 
-    /// The command, in one word or several; best in quotes, or after `--`.
+    /// Command to run, in quotes or after `--`.
     #[arg(value_name = "COMMAND")]
     pub command: Vec<String>,
 }
@@ -251,7 +251,7 @@ impl IgnoredArgs {
 /// What to do with the job that was described.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct SubmitHow {
-    /// YAML file with flags by their names, and `command`; flags beside it win.
+    /// YAML file with flags by name, and `command`; flags on the command line win.
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
 
@@ -259,19 +259,19 @@ pub struct SubmitHow {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// How to print them.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     pub output: ManifestOutput,
 
-    /// Wait until the job runs, and say what is missing.
+    /// Wait until the job runs.
     #[arg(long)]
     pub wait: bool,
 
-    /// Wait, and then show what the job writes until it ends; its failure is a failure.
+    /// Wait, then follow the output until the job ends; fail if the job does.
     #[arg(long)]
     pub follow: bool,
 
-    /// Give up waiting after this time; the job goes on.
+    /// Stop waiting after this time; the job continues.
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_time)]
     pub timeout: Duration,
 }
@@ -294,7 +294,7 @@ pub enum SyncMode {
 #[derive(Debug, Clone, Default, ClapArgs, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LauncherArgs {
-    /// Label of the node for the launcher. May be repeated.
+    /// Node label that the launcher requires. May be repeated.
     #[arg(long = "launcher-selector", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub launcher_selectors: Vec<(String, String)>,
 
@@ -306,24 +306,24 @@ pub struct LauncherArgs {
     #[arg(long = "worker-annotation", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub worker_annotations: Vec<(String, String)>,
 
-    /// Whether the whole job starts again when it has failed [default: Never].
+    /// Whether to restart the whole job when it fails [default: Never].
     #[arg(long, value_name = "WHEN", value_parser = ["Never", "OnFailure"])]
     pub job_restart_policy: Option<String>,
 
-    /// How often it does.
+    /// How often to restart it.
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(i32).range(0..))]
     pub job_backoff_limit: i32,
 
-    /// Which worker pods go when the job has ended.
+    /// Which worker pods to delete when the job ends.
     #[arg(long, visible_alias = "clean-task-policy", value_name = "WHICH", default_value = "Running")]
     #[arg(value_parser = ["Running", "All", "None"])]
     pub clean_pod_policy: String,
 
-    /// Secret with the keys of images that use ssh; without it the launcher needs none.
+    /// Secret with ssh keys, for images that use ssh; not needed otherwise.
     #[arg(long, value_name = "NAME")]
     pub ssh_secret: Option<String>,
 
-    /// Ranks of each worker [default: as many as it has GPUs, or 1].
+    /// Ranks per worker [default: its number of GPUs, or 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     pub slots_per_worker: Option<i32>,
 
@@ -341,23 +341,23 @@ pub struct EtjobArgs {
     #[command(flatten)]
     pub launcher: LauncherArgs,
 
-    /// The most workers that it may have.
+    /// Maximum number of workers.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_workers: i32,
 
-    /// The least workers with which it can start and go on.
+    /// Minimum number of workers to start and to keep running.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub min_workers: i32,
 
-    /// `auto` lets the job grow into room that nobody needs, up to the most workers, and give it back.
+    /// `auto` lets the job grow into idle capacity, up to the maximum, and shrink again.
     #[arg(long, value_name = "HOW", default_value = "manual")]
     pub elastic: ElasticArg,
 
-    /// The job may use nodes that can be taken away.
+    /// Allow nodes that can be reclaimed.
     #[arg(long)]
     pub spot_instance: bool,
 
-    /// Seconds that the job may wait for room.
+    /// Fail the job if it has not started after this many seconds; 0 waits for ever.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub max_wait_time: u32,
 
@@ -394,7 +394,7 @@ pub struct BatchArgs {
     #[arg(long, value_name = "NAME")]
     pub queue: Option<String>,
 
-    /// How long a job that has ended is kept [default: until it is deleted].
+    /// Delete the job this long after it ended [default: keep it].
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub ttl_after_finished: Option<Duration>,
 }
@@ -408,7 +408,7 @@ pub struct PytorchjobArgs {
     #[command(flatten)]
     pub batch: BatchArgs,
 
-    /// Processes of each pod, for torchrun: `PET_NPROC_PER_NODE` [default: as many as it has GPUs, or 1].
+    /// Processes per pod for torchrun, `PET_NPROC_PER_NODE` [default: its number of GPUs, or 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub nproc_per_node: Option<u32>,
 }
@@ -460,15 +460,15 @@ pub struct VolcanojobArgs {
     #[command(flatten)]
     pub batch: BatchArgs,
 
-    /// How many pods must be able to run for any to start [default: all].
+    /// Number of pods that must start together [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     pub min_available: Option<i32>,
 
-    /// Name of the tasks; with several images, a number follows it.
+    /// Name of the tasks; numbered if there are several images.
     #[arg(long, value_name = "NAME", default_value = "task")]
     pub task_name: String,
 
-    /// Image of a task. May be repeated or a list: there is a task for each [default: one, with the job's image].
+    /// Images, one task for each. May be repeated or a list [default: the job's image].
     #[arg(long, value_name = "IMAGES", value_delimiter = ',')]
     pub task_images: Vec<String>,
 
@@ -484,7 +484,7 @@ pub struct VolcanojobArgs {
     #[arg(long, value_name = "MEMORY", value_parser = parse_amount)]
     pub task_memory: Option<String>,
 
-    /// Port that each pod of a task opens.
+    /// Container port of each pod of a task.
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub task_port: Option<u16>,
 }
@@ -493,7 +493,7 @@ pub struct VolcanojobArgs {
 pub fn parse_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("is not like `NAME=VALUE`".to_owned()),
+        _ => Err("expected `NAME=VALUE`".to_owned()),
     }
 }
 
@@ -557,7 +557,7 @@ mod tests {
         let pair = |name: &str, value: &str| Ok((name.to_owned(), value.to_owned()));
         assert_eq!(parse_pair("A=b=c,{\"d\": 'e'} "), pair("A", "b=c,{\"d\": 'e'} "));
         assert_eq!(parse_pair("A="), pair("A", ""));
-        assert_eq!(parse_pair("A"), Err("is not like `NAME=VALUE`".to_owned()));
-        assert_eq!(parse_pair("=b"), Err("is not like `NAME=VALUE`".to_owned()));
+        assert_eq!(parse_pair("A"), Err("expected `NAME=VALUE`".to_owned()));
+        assert_eq!(parse_pair("=b"), Err("expected `NAME=VALUE`".to_owned()));
     }
 }

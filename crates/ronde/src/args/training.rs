@@ -36,7 +36,7 @@ pub struct ScaleinArgs {
 /// The type of the job.
 #[derive(Debug, Clone, Subcommand)]
 pub enum ScaleinJob {
-    /// Let workers leave an elastic training job, at its next commit.
+    /// Remove workers from an elastic training job, at its next commit.
     #[command(visible_alias = "et", args_override_self = true)]
     Etjob(ScaleinEtjobArgs),
 }
@@ -58,11 +58,11 @@ pub struct ScaleArgs {
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     pub count: i32,
 
-    /// Time within which it has to be done, as in `10m` or `90s`; else all stays as it was.
+    /// Undo the operation if it takes longer, as in `10m` or `90s`.
     #[arg(short, long, value_name = "TIME", default_value = "1m", value_parser = parse_time)]
     pub timeout: Duration,
 
-    /// Wait until it is done, and say what is missing.
+    /// Wait until it is done.
     #[arg(long, visible_alias = "follow")]
     pub wait: bool,
 
@@ -84,7 +84,7 @@ pub struct ScaleinEtjobArgs {
     #[command(flatten)]
     pub scale: ScaleArgs,
 
-    /// Worker that shall leave, instead of those with the highest indexes. May be repeated.
+    /// Worker to remove, instead of those with the highest indexes. May be repeated.
     #[arg(long = "pod", value_name = "POD")]
     pub pods: Vec<String>,
 }
@@ -110,11 +110,11 @@ pub struct AttachArgs {
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
 
-    /// Type of the job, if there are several of its name.
+    /// Type of the job, if several jobs have its name.
     #[arg(short = 'T', long = "type", value_name = "TYPE")]
     pub job_type: Option<JobType>,
 
-    /// What to run [default: sh].
+    /// Command to run [default: sh].
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub command: Vec<String>,
 }
@@ -132,7 +132,7 @@ pub struct PruneArgs {
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// Only jobs that ended longer ago than this, as in `24h`.
+    /// Only jobs that ended longer ago, as in `24h`.
     #[arg(short, long, value_name = "TIME", value_parser = parse_time)]
     pub since: Duration,
 }
@@ -147,9 +147,9 @@ pub struct TopArgs {
 /// What to look at.
 #[derive(Debug, Clone, Subcommand)]
 pub enum TopWhat {
-    /// Show what jobs ask for and what they have.
+    /// Show GPUs requested and allocated by job.
     Job(TopJobArgs),
-    /// Show what nodes have and what is taken of it.
+    /// Show GPU, CPU and memory of nodes.
     Node(TopNodeArgs),
 }
 
@@ -178,11 +178,11 @@ pub struct TopJobArgs {
     #[arg(short, long, value_name = "POD", requires = "job")]
     pub instance: Option<String>,
 
-    /// Show it again every two seconds until Ctrl-C.
+    /// Refresh every two seconds until Ctrl-C.
     #[arg(short, long)]
     pub refresh: bool,
 
-    /// How to write it.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "wide")]
     pub output: TopOutput,
 }
@@ -204,7 +204,7 @@ pub struct TopNodeArgs {
     #[arg(short = 'm', long, value_name = "HOW")]
     pub gpu_mode: Option<GpuMode>,
 
-    /// Show it again every two seconds until Ctrl-C.
+    /// Refresh every two seconds until Ctrl-C.
     #[arg(short, long)]
     pub refresh: bool,
 
@@ -212,7 +212,7 @@ pub struct TopNodeArgs {
     #[arg(long, hide = true)]
     pub metric: bool,
 
-    /// How to write it.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "wide")]
     pub output: TopOutput,
 }

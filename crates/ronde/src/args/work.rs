@@ -12,12 +12,12 @@ use crate::arena::JobType;
 /// Whether to wait for what was asked for, and for how long.
 #[derive(Debug, Clone, Copy, ClapArgs)]
 pub struct WaitArgs {
-    /// Wait until it is done; `--wait=false` returns as soon as it is asked for.
+    /// Wait until it is done; `--wait=false` returns at once.
     #[arg(long, value_name = "BOOL", default_value_t = true, hide_default_value = true, hide_possible_values = true)]
     #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub wait: bool,
 
-    /// Give up waiting after this time, as in `30s` or `2h`; what was asked for goes on.
+    /// Stop waiting after this time, as in `30s` or `2h`; the operation continues.
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_time)]
     pub timeout: Duration,
 }
@@ -27,10 +27,17 @@ pub struct DeleteArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// Kind and then names, as in `pods web db`; or `KIND/NAME`, as in `pod/web vcjob/mnist`; or, if the first is no
-    /// kind, jobs.
+    /// Kinds and names, as in `pods web db`; `KIND/NAME`, as in `pod/web vcjob/mnist`; or names of jobs.
     #[arg(value_name = "KIND NAME|JOB", required_unless_present = "files", conflicts_with = "files")]
     pub words: Vec<String>,
+
+    /// Delete all objects of the kinds in the namespace.
+    #[arg(long, conflicts_with_all = ["files", "selector", "job_type"])]
+    pub all: bool,
+
+    /// Delete the objects of the kinds with these labels, as in `app=web,tier!=cache`.
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with_all = ["files", "job_type"])]
+    pub selector: Option<String>,
 
     /// Manifest, or a directory of them (.yaml, .yml, .json); `-` reads stdin. May be repeated.
     #[arg(short, long = "filename", value_name = "FILE")]
@@ -40,19 +47,19 @@ pub struct DeleteArgs {
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
 
-    /// Objects that are not there count as deleted; called as `arena`, jobs do so anyway.
+    /// Ignore objects that do not exist; called as `arena`, jobs that do not exist are ignored anyway.
     #[arg(long)]
     pub ignore_not_found: bool,
 
-    /// Jobs that are not there are a failure, also when called as `arena`.
+    /// Fail for jobs that do not exist, also when called as `arena`.
     #[arg(long, conflicts_with = "ignore_not_found")]
     pub fail_not_found: bool,
 
-    /// The names are those of jobs, of this type.
+    /// Take the arguments as names of jobs of this type.
     #[arg(short = 'T', long = "type", value_name = "TYPE", conflicts_with = "files")]
     pub job_type: Option<JobType>,
 
-    /// What becomes of the objects that belong to them.
+    /// How to delete the objects that they own.
     #[arg(long, value_name = "HOW", default_value = "background")]
     pub cascade: CascadeArg,
 
@@ -60,13 +67,20 @@ pub struct DeleteArgs {
     pub wait: WaitArgs,
 }
 
+impl DeleteArgs {
+    /// Whether an object that is gone already is as good as deleted; of those that were listed it is.
+    pub fn ignores_missing(&self) -> bool {
+        self.ignore_not_found || self.all || self.selector.is_some()
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CascadeArg {
-    /// They are deleted after them.
+    /// Delete them afterwards.
     Background,
-    /// They are deleted before them.
+    /// Delete them first.
     Foreground,
-    /// They stay.
+    /// Keep them.
     Orphan,
 }
 
@@ -91,11 +105,11 @@ pub struct ListArgs {
     #[arg(short = 'T', long = "type", value_name = "TYPE")]
     pub job_type: Option<JobType>,
 
-    /// Go on showing changes until Ctrl-C.
+    /// Watch for changes until Ctrl-C.
     #[arg(short, long)]
     pub watch: bool,
 
-    /// How to write them; `wide` says what waiting jobs wait for and how long jobs are expected to run.
+    /// Output format; `wide` adds the expected run time, and a message for every job.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: GetOutput,
 }
@@ -105,7 +119,7 @@ pub struct LogsArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// Name of a pod or, if there is no such pod, of a job; `pod/NAME`, `vcjob/NAME` and `trainingjob/NAME` leave no doubt.
+    /// Name of a pod or, if there is no such pod, of a job; or `pod/NAME`, `vcjob/NAME`, `trainingjob/NAME`.
     #[arg(value_name = "POD|JOB")]
     pub name: String,
 
@@ -121,11 +135,11 @@ pub struct LogsArgs {
     #[arg(long, value_name = "N")]
     pub index: Option<u32>,
 
-    /// Container of the pod, if it has several [default: of a job, the first].
+    /// Container of the pod, if it has several [default: the first, for a job].
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
 
-    /// Go on until the container, or the job, ends or Ctrl-C.
+    /// Follow the output until the container or job ends.
     #[arg(short, long)]
     pub follow: bool,
 
@@ -133,19 +147,19 @@ pub struct LogsArgs {
     #[arg(short, long, value_name = "LINES", allow_negative_numbers = true)]
     pub tail: Option<i64>,
 
-    /// Only what was written since then, as in `1h2m3s`.
+    /// Only lines newer than this, as in `1h2m3s`.
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "since_time")]
     pub since: Option<Duration>,
 
-    /// Only what was written since this moment, as in `2026-01-02T15:04:05Z`.
+    /// Only lines newer than this time, as in `2026-01-02T15:04:05Z`.
     #[arg(long, value_name = "MOMENT")]
     pub since_time: Option<String>,
 
-    /// Write in front of each line when it was written.
+    /// Print the time before each line.
     #[arg(long)]
     pub timestamps: bool,
 
-    /// All pods of the job; of a training job else only the launcher, which writes what the ranks say.
+    /// All pods of the job; by default only the launcher of a training job, which prints the output of the ranks.
     #[arg(short, long, conflicts_with = "instance")]
     pub all: bool,
 
@@ -153,11 +167,11 @@ pub struct LogsArgs {
     #[arg(short, long, value_name = "POD", conflicts_with_all = ["task", "index"])]
     pub instance: Option<String>,
 
-    /// Type of the job, if there are several of its name.
+    /// Type of the job, if several jobs have its name.
     #[arg(short = 'T', long = "type", value_name = "TYPE")]
     pub job_type: Option<JobType>,
 
-    /// Of the run before the last restart.
+    /// Print the logs of the previous run of the container.
     #[arg(short, long, conflicts_with = "follow")]
     pub previous: bool,
 }
@@ -184,11 +198,11 @@ pub struct JobArgs {
 /// What to do with a job.
 #[derive(Debug, Clone, Subcommand)]
 pub enum JobVerb {
-    /// Stop its pods and keep the job for later.
+    /// Stop its pods, and keep the job for later.
     Suspend(JobVerbArgs),
-    /// Go on with a suspended job; pods that have succeeded do not run again.
+    /// Resume a suspended job; pods that have succeeded do not run again.
     Resume(JobVerbArgs),
-    /// Run all of its pods anew.
+    /// Restart all of its pods.
     Restart(JobVerbArgs),
 }
 
@@ -219,17 +233,17 @@ pub struct QueueArgs {
 /// What to do with queues.
 #[derive(Debug, Clone, Subcommand)]
 pub enum QueueVerb {
-    /// List queues, and how many groups of pods are in each.
+    /// List queues, with the number of pod groups in each.
     List(QueueListArgs),
-    /// Show a queue: its shares, what is used of them, and who is in it.
+    /// Show the shares, usage and members of a queue.
     Get(QueueGetArgs),
     /// Create a queue.
     Create(QueueCreateArgs),
-    /// Let a queue take new jobs, and those below that were closed with it.
+    /// Open a queue for new jobs, with the child queues that were closed with it.
     Open(QueueStateArgs),
-    /// Let a queue, and those below it, take no more jobs; those in it go on.
+    /// Close a queue and its child queues for new jobs; jobs in it continue.
     Close(QueueStateArgs),
-    /// Delete a queue that has none below it.
+    /// Delete a queue that has no child queues.
     Delete(QueueDeleteArgs),
 }
 
@@ -238,11 +252,11 @@ pub struct QueueListArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// Go on showing changes until Ctrl-C.
+    /// Watch for changes until Ctrl-C.
     #[arg(short, long)]
     pub watch: bool,
 
-    /// How to write them; `wide` shows their shares.
+    /// Output format; `wide` adds the shares.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: GetOutput,
 }
@@ -256,11 +270,11 @@ pub struct QueueGetArgs {
     #[arg(value_name = "NAME")]
     pub name: String,
 
-    /// Show its row, and go on showing changes until Ctrl-C.
+    /// Show its row, and watch for changes until Ctrl-C.
     #[arg(short, long)]
     pub watch: bool,
 
-    /// How to write it.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: GetOutput,
 }
@@ -274,36 +288,36 @@ pub struct QueueCreateArgs {
     #[arg(value_name = "NAME")]
     pub name: String,
 
-    /// Share of the queue beside its siblings, from 1 to 65535.
+    /// Share relative to sibling queues, from 1 to 65535.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=65_535))]
     pub weight: i32,
 
-    /// The queue that it is a part of [default: root].
+    /// Parent queue [default: root].
     #[arg(long, value_name = "NAME")]
     pub parent: Option<String>,
 
-    /// What it may use at most, as in `cpu=8,memory=32Gi,nvidia.com/gpu=4`.
+    /// Upper limit, as in `cpu=8,memory=32Gi,nvidia.com/gpu=4`.
     #[arg(long, value_name = "AMOUNTS", value_parser = parse_amounts)]
     pub capability: Option<Amounts>,
 
-    /// What it may count on; what it uses beyond can be reclaimed.
+    /// Deserved share; usage beyond it can be reclaimed.
     #[arg(long, value_name = "AMOUNTS", value_parser = parse_amounts)]
     pub deserved: Option<Amounts>,
 
-    /// What is kept for it also while it does not use it.
+    /// Amount reserved for it even while it is idle.
     #[arg(long, value_name = "AMOUNTS", value_parser = parse_amounts)]
     pub guarantee: Option<Amounts>,
 
-    /// Whether other queues may take back what it uses beyond its share [default: true].
+    /// Whether other queues may reclaim usage beyond its share [default: true].
     #[arg(long, value_name = "BOOL", hide_possible_values = true)]
     #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub reclaimable: Option<bool>,
 
-    /// Queues of a higher priority come first.
+    /// Queues with a higher priority go first.
     #[arg(long, value_name = "N")]
     pub priority: Option<i32>,
 
-    /// `fifo`: who waits first goes first; `traverse`: who fits goes first [default: traverse].
+    /// `fifo` starts jobs strictly in order, `traverse` lets jobs that fit go ahead [default: traverse].
     #[arg(long, value_name = "HOW")]
     pub dequeue_strategy: Option<DequeueStrategy>,
 }
@@ -330,7 +344,7 @@ pub struct QueueDeleteArgs {
     #[arg(value_name = "NAME")]
     pub name: String,
 
-    /// A queue that is not there counts as deleted.
+    /// Ignore a queue that does not exist.
     #[arg(long)]
     pub ignore_not_found: bool,
 
@@ -352,7 +366,7 @@ fn parse_amounts(text: &str) -> Result<Amounts, String> {
         }
         parse_quantity(amount).map_err(|error| format!("`{part}`: {error}"))?;
         if amounts.insert(name.to_owned(), Quantity(amount.to_owned())).is_some() {
-            return Err(format!("`{name}` stands there twice"));
+            return Err(format!("`{name}` is given twice"));
         }
     }
     Ok(Amounts(amounts))
@@ -360,7 +374,7 @@ fn parse_amounts(text: &str) -> Result<Amounts, String> {
 
 pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
     let time: Duration = text.parse().map_err(|error: ronde_api::DurationError| error.to_string())?;
-    if time.is_negative() { Err("is in the past".to_owned()) } else { Ok(time) }
+    if time.is_negative() { Err("must not be negative".to_owned()) } else { Ok(time) }
 }
 
 #[cfg(test)]
@@ -381,14 +395,14 @@ mod tests {
         check("cpu", Err("`cpu` is not like `cpu=8`"));
         check("=4", Err("`=4` names no resource"));
         check("cpu=4,", Err("`` is not like `cpu=8`"));
-        check("cpu=4,cpu=5", Err("`cpu` stands there twice"));
+        check("cpu=4,cpu=5", Err("`cpu` is given twice"));
         assert!(parse_amounts("cpu=many").unwrap_err().starts_with("`cpu=many`: "));
     }
 
     #[test]
     fn times_have_a_unit_and_are_not_in_the_past() {
         assert_eq!(parse_time("90s"), Ok(Duration::from_seconds(90)));
-        assert_eq!(parse_time("-1s"), Err("is in the past".to_owned()));
+        assert_eq!(parse_time("-1s"), Err("must not be negative".to_owned()));
         assert!(parse_time("5").unwrap_err().contains("5s"));
     }
 }

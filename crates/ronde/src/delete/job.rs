@@ -3,48 +3,48 @@
 //! What the API knows to belong to a job goes with it; the ConfigMap by which arena remembers it is deleted by name, because
 //! one that arena itself made may have no owner.
 
+use std::collections::BTreeSet;
+
 use http::Request;
 use k8s_openapi::{Resource as _, api::core::v1::ConfigMap};
 use kube::{Client, ResourceExt as _};
 use ronde_api::{Job, TrainingJob};
 
-use super::{Going, Target, begin, finish};
+use super::{Going, Target, begin};
 use crate::{
     Context,
     arena::JobType,
     args::{CascadeArg, DeleteArgs},
     client::{self, ClientError},
-    failure::{Answer, Blame, Failure, Outcome},
+    failure::{Blame, Failure, Outcome},
     jobs::{
         MissingError,
         any::{self, AnyJob},
     },
     objects,
+    refusals::{self, Batch},
     resources::Catalogue,
     submit::state::{self, CREATED_BY},
 };
 
-/// Why jobs were not deleted.
+/// A word is neither, and may have been meant as a kind.
 #[derive(Debug, thiserror::Error)]
-pub enum DeleteJobError {
-    #[error("`{word}` is neither a kind of the API nor a job in namespace `{namespace}`; nothing was deleted")]
-    Neither { word: String, namespace: String },
-    #[error("{missing} of {all} jobs were not there")]
-    Missing { missing: usize, all: usize },
+#[error("`{word}` is neither a kind nor a job in namespace `{namespace}`; nothing was deleted")]
+pub struct NeitherError {
+    word: String,
+    namespace: String,
 }
 
-impl Failure for DeleteJobError {
+impl Failure for NeitherError {
     fn blame(&self) -> Blame {
         Blame::User
     }
 
     fn hint(&self) -> Option<String> {
-        match self {
-            Self::Neither { .. } => {
-                Some("`ronde list` shows the jobs; `--type TYPE` takes all words for jobs".to_owned())
-            }
-            Self::Missing { .. } => Some("`--ignore-not-found` takes them for done".to_owned()),
-        }
+        Some(
+            "if all of them are jobs, add `--ignore-not-found` or `--type TYPE`; `ronde list` shows the jobs"
+                .to_owned(),
+        )
     }
 }
 
@@ -57,61 +57,81 @@ pub struct Jobs<'a> {
 }
 
 impl Jobs<'_> {
-    /// Deletes the jobs of these names.
+    /// Deletes the jobs of these names; one that is missing or refused does not keep the others back.
     pub async fn delete_all(&self, names: &[String]) -> Outcome {
-        let (args, context) = (self.args, self.context);
-        let namespace = args.namespace.as_deref().unwrap_or(self.client.default_namespace()).to_owned();
-        let mut found = Vec::new();
-        for name in names {
-            found.push((name, any::find(self.client, &namespace, name, args.job_type).await?));
-        }
-        let is_certain = args.job_type.is_some() || context.caller.is_arena;
-        let stray = found.iter().find(|(_, job)| job.is_none()).filter(|_| !is_certain && names.len() > 1);
-        if let Some((word, _)) = stray {
-            return Err(DeleteJobError::Neither { word: (*word).clone(), namespace }.into());
-        }
-        let mut missing = 0;
-        for (name, job) in found {
-            let is_gone = match job {
-                Some(job) => delete(self.client, self.catalogue, &job, (args, context)).await.map(|()| true)?,
-                None => sweep(self.client, &namespace, name, args.job_type).await?,
-            };
-            if is_gone {
-                let text = format!("The training job {name} has been deleted successfully");
-                context.caller.info(context.printer, text);
-            } else {
-                missing += 1;
-                self.say_missing(&namespace, name);
+        let namespace = self.args.namespace.as_deref().unwrap_or(self.client.default_namespace());
+        self.refuse_misspelt_kind(namespace, names).await?;
+        let mut seen = BTreeSet::new();
+        let names: Vec<&String> = names.iter().filter(|name| seen.insert(*name)).collect();
+        let (mut going, mut refused) = (Vec::new(), Vec::new());
+        for name in &names {
+            match self.begin(namespace, name).await {
+                Ok(begun) => going.extend(begun),
+                Err(failure) => refused.push(failure),
             }
         }
-        let forgives = args.ignore_not_found || context.caller.is_arena && !args.fail_not_found;
-        match missing {
-            0 => Ok(Answer::Done),
-            _ if forgives => Ok(Answer::Done),
-            missing => Err(DeleteJobError::Missing { missing, all: names.len() }.into()),
+        for (job, going) in going {
+            if let Err(failure) = self.finish(&job, going.as_ref()).await {
+                refused.push(failure);
+            }
+        }
+        let batch = Batch { total: names.len(), what: "jobs", done: "deleted" };
+        refusals::outcome(refused, batch, self.context.printer)
+    }
+
+    /// Refuses `deploymnt web`, which should not delete the job `web`.
+    async fn refuse_misspelt_kind(&self, namespace: &str, names: &[String]) -> Result<(), Box<dyn Failure>> {
+        let are_jobs = self.args.job_type.is_some() || self.context.caller.is_arena || self.args.ignore_not_found;
+        let [word, _, ..] = names else { return Ok(()) };
+        if are_jobs || !any::find_all(self.client, namespace, word).await?.is_empty() {
+            return Ok(());
+        }
+        Err(NeitherError { word: word.clone(), namespace: namespace.to_owned() }.into())
+    }
+
+    /// Asks for the end of a job; of one that is not there, what is left of it goes at once.
+    async fn begin(&self, namespace: &str, name: &str) -> Result<Option<(AnyJob, Option<Going>)>, Box<dyn Failure>> {
+        let job_type = self.args.job_type;
+        if let Some(job) = any::find(self.client, namespace, name, job_type).await? {
+            let going = ask(self.client, self.catalogue, &job, self.args.cascade).await?;
+            return Ok(Some((job, going)));
+        }
+        if sweep(self.client, namespace, name, job_type).await? {
+            self.say_deleted(name);
+            return Ok(None);
+        }
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        match (self.context.caller.is_arena, self.args.ignore_not_found) {
+            (_, true) => Ok(None),
+            (true, false) => self.miss(MissingError::Training { namespace, name }),
+            (false, false) if self.args.words.len() == 1 => Err(MissingError::KindOrJob { namespace, name }.into()),
+            (false, false) => Err(MissingError::Job { namespace, name }.into()),
         }
     }
 
-    fn say_missing(&self, namespace: &str, name: &str) {
-        let missing = MissingError::Training { namespace: namespace.to_owned(), name: name.to_owned() };
-        if !self.args.ignore_not_found {
-            self.context.caller.info(self.context.printer, missing);
+    /// Tells of a job that is not there as arena does: it is no failure unless it is asked for.
+    fn miss<T>(&self, missing: MissingError) -> Result<Option<T>, Box<dyn Failure>> {
+        if self.args.fail_not_found {
+            return Err(missing.into());
         }
+        self.context.caller.info(self.context.printer, missing);
+        Ok(None)
     }
-}
 
-/// Deletes a job and what arena remembers of it, and waits until the job is gone.
-async fn delete(
-    client: &Client,
-    catalogue: &Catalogue,
-    job: &AnyJob,
-    (args, context): (&DeleteArgs, &Context),
-) -> Result<(), Box<dyn Failure>> {
-    if let Some(going) = ask(client, catalogue, job, args.cascade).await? {
-        finish(client, &going, args.wait, context).await?;
+    /// Waits until a job is gone, and takes away what arena remembers of it.
+    async fn finish(&self, job: &AnyJob, going: Option<&Going>) -> Result<(), Box<dyn Failure>> {
+        if let Some(going) = going {
+            super::finish(self.client, going, self.args.wait, self.context).await?;
+        }
+        sweep(self.client, job.namespace(), &job.name(), Some(job.job_type())).await?;
+        self.say_deleted(&job.name());
+        Ok(())
     }
-    sweep(client, job.namespace(), &job.name(), Some(job.job_type())).await?;
-    Ok(())
+
+    fn say_deleted(&self, name: &str) {
+        let text = format!("The training job {name} has been deleted successfully");
+        self.context.caller.info(self.context.printer, text);
+    }
 }
 
 /// Deletes a job and what arena remembers of it.

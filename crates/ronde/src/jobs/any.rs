@@ -17,7 +17,7 @@ use ronde_api::{
 
 use super::{MissingError, instances::gpus_of, is_controlled_by, is_final, phase};
 use crate::{
-    arena::JobType,
+    arena::{Caller, JobType},
     client::ClientError,
     failure::{Blame, Failure},
     mirror::Mirror,
@@ -215,6 +215,11 @@ impl AnyJob {
         }
     }
 
+    /// Returns the word for where it is that a caller knows: for arena arena's, else that of its kind, as in `list`.
+    pub fn phase_for(&self, caller: Caller) -> String {
+        if caller.is_arena { self.state().to_string() } else { self.phase_word() }
+    }
+
     /// Says why a training job is where it is; of jobs of Volcano their groups know, see [`super::reason`].
     pub fn message(&self) -> Option<String> {
         let job = match self {
@@ -223,6 +228,14 @@ impl AnyJob {
         };
         let Some(status) = &job.status else { return Some("no controller has looked at it yet".to_owned()) };
         [&status.message, &status.reason].into_iter().find(|text| !text.is_empty()).cloned()
+    }
+
+    /// Returns how many pods it starts with at least.
+    pub fn min_available(&self) -> i32 {
+        match self {
+            Self::Training(job) => job.spec.worker().min_replicas().saturating_add(1),
+            Self::Batch(job) => job.status.as_ref().map_or(job.spec.min_available, |status| status.min_available),
+        }
     }
 
     /// Says how many of its pods run: `1 of 4 pods run`.
@@ -376,6 +389,11 @@ impl State {
     /// Whether nothing leads out of it.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
+    }
+
+    /// Whether a person who sees it asks why.
+    pub fn wants_reason(self) -> bool {
+        matches!(self, Self::Pending | Self::Failed)
     }
 }
 

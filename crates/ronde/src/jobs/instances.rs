@@ -8,7 +8,10 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::any::AnyJob;
+use super::{
+    any::AnyJob,
+    trouble::{self, Warnings},
+};
 use crate::{
     client::{self, ClientError, encode},
     get::AS_TABLE,
@@ -33,18 +36,20 @@ pub struct Instance {
     pub node_ip: String,
     /// Whether it has neither succeeded nor failed.
     pub is_live: bool,
+    /// What keeps it from running, or has ended it.
+    pub trouble: Option<String>,
 }
 
 /// Returns the pods of a job, the chief first.
-pub async fn fetch(client: &Client, job: &AnyJob) -> Result<Vec<Instance>, ClientError> {
+pub async fn fetch(client: &Client, job: &AnyJob, warnings: &Warnings) -> Result<Vec<Instance>, ClientError> {
     let selector = encode(&job.selector());
     let path = objects::path::<Pod>(Some(job.namespace()), None);
     let path = format!("{path}?labelSelector={selector}&includeObject=Object");
     let table = client::send(client, client::get(&path, AS_TABLE), Vec::new()).await?.json()?;
-    of_table(job, &table)
+    of_table(job, &table, warnings)
 }
 
-fn of_table(job: &AnyJob, table: &Value) -> Result<Vec<Instance>, ClientError> {
+fn of_table(job: &AnyJob, table: &Value, warnings: &Warnings) -> Result<Vec<Instance>, ClientError> {
     let columns = table["columnDefinitions"].as_array().map_or(&[][..], Vec::as_slice);
     let status = columns.iter().position(|column| column["name"] == "Status");
     let mut pods = Vec::new();
@@ -53,7 +58,9 @@ fn of_table(job: &AnyJob, table: &Value) -> Result<Vec<Instance>, ClientError> {
         let pod = pod.map_err(|source| ClientError::NotJson { source })?;
         if job.owns(&pod) {
             let status = status.and_then(|status| row["cells"][status].as_str());
-            pods.push((job.place(&pod), instance(job, &pod, status.unwrap_or("Unknown"))));
+            let trouble = trouble::of_pod(&pod, warnings);
+            let instance = Instance { trouble, ..instance(job, &pod, status.unwrap_or("Unknown")) };
+            pods.push((job.place(&pod), instance));
         }
     }
     pods.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -73,6 +80,7 @@ fn instance(job: &AnyJob, pod: &Pod, status: &str) -> Instance {
         ip: live.pod_ip.unwrap_or_default(),
         node_ip: live.host_ip.unwrap_or_default(),
         is_live: !matches!(live.phase.as_deref(), Some("Succeeded" | "Failed")),
+        trouble: None,
     }
 }
 

@@ -25,7 +25,9 @@ pub struct Access {
     pub server: String,
     /// The certificate authority in base64, as kubeconfigs hold it.
     pub certificate_authority: String,
-    pub token: String,
+    /// The file with the administrator's token, as a credential plugin prints it. The token itself is not in a
+    /// kubeconfig: pods see the user's files, but not the data directory.
+    pub credential: String,
     /// The absolute data directory: the owner in our mark.
     pub data_dir: String,
 }
@@ -282,8 +284,19 @@ fn entries(access: &Access) -> [Value; 3] {
             "server": access.server,
         }}),
         json!({ "name": NAME, "context": { "cluster": NAME, "extensions": extensions, "user": NAME } }),
-        json!({ "name": NAME, "user": { "extensions": extensions, "token": access.token } }),
+        json!({ "name": NAME, "user": { "exec": credential_plugin(access), "extensions": extensions } }),
     ]
+}
+
+/// Where clients get the token from. A `tokenFile` would do, but clients prefer it to a token that the user names with
+/// `--token`, who would then be the administrator without knowing.
+fn credential_plugin(access: &Access) -> Value {
+    json!({
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "args": [access.credential],
+        "command": "cat",
+        "interactiveMode": "Never",
+    })
 }
 
 fn with_header(text: &str) -> String {

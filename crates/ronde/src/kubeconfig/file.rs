@@ -1,6 +1,6 @@
 //! Reads and replaces a kubeconfig on disk: locked as kubectl locks it, written whole or not at all.
 //!
-//! The file keeps its owner; its mode becomes 0600, because it holds a token now. A symbolic link stays one: its
+//! The file keeps its owner; its mode becomes 0600, as clients expect of a kubeconfig. A symbolic link stays one: its
 //! target is replaced. Knows nothing of what is in the file.
 
 use std::{

@@ -22,9 +22,10 @@ pub use entries::{Access, NAME};
 pub use locate::locate;
 pub use record::Record;
 
-use crate::failure::{Blame, Failure};
 use entries::{EntriesError, Owner};
 use file::{FileError, LockedFile, Tightened};
+
+use crate::failure::{Blame, Failure};
 
 /// Why a kubeconfig was left as it is.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +85,8 @@ pub struct Added {
     pub previous: Option<String>,
     /// The mode of the file, if others could read it before.
     pub tightened_from: Option<u32>,
+    /// What is to be undone, also if the data directory forgets it.
+    pub record: Record,
 }
 
 /// What [`remove`] did.
@@ -102,7 +105,7 @@ pub fn check(path: &Path, data_dir: &Path, is_running: impl Fn(&Path) -> bool) -
     let trial = Access {
         server: "https://127.0.0.1".to_owned(),
         certificate_authority: String::new(),
-        token: String::new(),
+        credential: String::new(),
         data_dir: data_dir.to_string_lossy().into_owned(),
     };
     entries::install(&text, &trial).map(drop).map_err(|source| content_error(path, source))
@@ -136,12 +139,13 @@ pub fn add(
         Tightened::No => None,
         Tightened::From(mode) => Some(mode),
     };
-    Ok(Added { previous: previous.filter(|name| !name.is_empty()), tightened_from })
+    Ok(Added { previous: previous.filter(|name| !name.is_empty()), tightened_from, record })
 }
 
-/// Takes back what [`add`] did for this data directory; does nothing when nothing is left of it.
-pub fn remove(data_dir: &Path) -> Result<Removed, KubeconfigError> {
-    let Some(record) = Record::load(data_dir) else { return Ok(Removed::Nothing) };
+/// Takes back what [`add`] did for this data directory; does nothing when nothing is left of it. A data directory that is
+/// gone remembers nothing: then `record` is undone.
+pub fn remove(data_dir: &Path, record: Option<Record>) -> Result<Removed, KubeconfigError> {
+    let Some(record) = Record::load(data_dir).or(record) else { return Ok(Removed::Nothing) };
     let path = record.kubeconfig.clone();
     let removed = if path.exists() { remove_entries(&record, data_dir)? } else { Removed::Nothing };
     Record::forget(data_dir).map_err(|source| KubeconfigError::Record { path, source })?;
@@ -173,7 +177,7 @@ fn remove_entries(record: &Record, data_dir: &Path) -> Result<Removed, Kubeconfi
 fn forget_other_file(path: &Path, data_dir: &Path) {
     if Record::load(data_dir).is_some_and(|record| record.kubeconfig != path) {
         // The old file may be gone or malformed by now; that must not keep us from starting.
-        let _ = remove(data_dir);
+        let _ = remove(data_dir, None);
     }
 }
 

@@ -18,7 +18,7 @@ fn access() -> Access {
     Access {
         server: "https://127.0.0.1:6443".to_owned(),
         certificate_authority: "Q0E=".to_owned(),
-        token: "t0ken".to_owned(),
+        credential: "/data/admin.credential".to_owned(),
         data_dir: DIR.to_owned(),
     }
 }
@@ -68,11 +68,16 @@ const OUR_CONTEXT: &str = "\
 const OUR_USER: &str = "\
 - name: ronde
   user:
+    exec:
+      apiVersion: client.authentication.k8s.io/v1
+      args:
+      - /data/admin.credential
+      command: cat
+      interactiveMode: Never
     extensions:
     - extension:
         dataDir: /data/ronde
       name: ronde
-    token: t0ken
 ";
 
 #[test]
@@ -304,12 +309,23 @@ impl Home {
 #[test]
 fn a_missing_kubeconfig_is_made_and_deleted_again() {
     let home = Home::new(None);
-    assert_eq!(home.add("data").unwrap(), Added { previous: None, tightened_from: None });
+    let added = home.add("data").unwrap();
+    assert_eq!((added.previous, added.tightened_from), (None, None));
     assert_eq!(home.mode(), 0o600);
-    assert!(matches!(remove(&home.path("data")).unwrap(), Removed::Entries { .. }));
+    assert!(matches!(remove(&home.path("data"), None).unwrap(), Removed::Entries { .. }));
     assert!(!home.config().exists());
-    assert_eq!(remove(&home.path("data")).unwrap(), Removed::Nothing, "twice is fine");
+    assert_eq!(remove(&home.path("data"), None).unwrap(), Removed::Nothing, "twice is fine");
     assert_eq!(fs::read_dir(home.path(".kube")).unwrap().count(), 0, "no lock or temporary file stays");
+}
+
+#[test]
+fn what_was_done_is_undone_without_the_data_directory() {
+    let home = Home::new(Some(KIND));
+    let record = home.add("data").unwrap().record;
+    fs::remove_dir_all(home.path("data")).unwrap();
+    assert_eq!(remove(&home.path("data"), None).unwrap(), Removed::Nothing, "nobody knows of it");
+    assert!(matches!(remove(&home.path("data"), Some(record)).unwrap(), Removed::Entries { .. }));
+    assert_eq!(home.text(), KIND);
 }
 
 #[test]
@@ -317,9 +333,9 @@ fn a_kubeconfig_that_others_could_read_becomes_private() {
     let home = Home::new(Some(KIND));
     fs::set_permissions(home.config(), std::fs::Permissions::from_mode(0o644)).unwrap();
     let added = home.add("data").unwrap();
-    assert_eq!(added, Added { previous: Some("kind-dev".into()), tightened_from: Some(0o644) });
+    assert_eq!((added.previous, added.tightened_from), (Some("kind-dev".into()), Some(0o644)));
     assert_eq!(home.mode(), 0o600);
-    remove(&home.path("data")).unwrap();
+    remove(&home.path("data"), None).unwrap();
     assert_eq!(home.text(), KIND);
 }
 
@@ -332,7 +348,7 @@ fn a_symbolic_link_stays_one() {
     home.add("data").unwrap();
     assert!(fs::symlink_metadata(home.config()).unwrap().is_symlink());
     assert!(fs::read_to_string(home.path("real")).unwrap().contains("name: ronde"));
-    remove(&home.path("data")).unwrap();
+    remove(&home.path("data"), None).unwrap();
     assert_eq!(fs::read_to_string(home.path("real")).unwrap(), KIND);
 }
 
@@ -374,7 +390,7 @@ fn the_entries_of_a_killed_instance_are_replaced() {
     let added = home.add("data").unwrap();
     assert_eq!(added.previous.as_deref(), Some("kind-dev"), "not the dead instance's own context");
     assert!(!home.text().contains("other"));
-    remove(&home.path("data")).unwrap();
+    remove(&home.path("data"), None).unwrap();
     assert_eq!(home.text(), KIND);
 }
 
@@ -394,7 +410,7 @@ fn after_a_crash_the_context_of_before_is_still_known() {
     let home = Home::new(Some(KIND));
     home.add("data").unwrap();
     assert_eq!(home.add("data").unwrap().previous.as_deref(), Some("kind-dev"), "the second start remembers");
-    remove(&home.path("data")).unwrap();
+    remove(&home.path("data"), None).unwrap();
     assert_eq!(home.text(), KIND);
 }
 
@@ -406,7 +422,7 @@ fn another_kubeconfig_after_a_crash_leaves_nothing_in_the_first() {
     let data_dir = home.path("data");
     add(&second, &data_dir, &Access { data_dir: data_dir.display().to_string(), ..access() }, |_| false).unwrap();
     assert_eq!(home.text(), KIND);
-    remove(&data_dir).unwrap();
+    remove(&data_dir, None).unwrap();
     assert!(!second.exists());
 }
 

@@ -1,7 +1,5 @@
 //! The list of jobs in arena's columns, and what `top job` shows of them.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, ResourceExt as _};
@@ -17,6 +15,7 @@ use crate::{
     jobs::{
         any::{self, AnyJob, State},
         by_job, instances,
+        trouble::{self, Warnings},
     },
     objects,
     show::training,
@@ -46,33 +45,31 @@ pub struct Row {
 pub async fn fetch(client: &Client, scope: Scope<'_>) -> Result<Vec<Row>, Box<dyn Failure>> {
     let mut jobs = any::list(client, scope.namespace).await?;
     jobs.retain(|job| scope.job_type.is_none_or(|wanted| job.job_type() == wanted));
-    let pods = if jobs.is_empty() { BTreeMap::new() } else { by_owner(client, scope.namespace).await? };
+    let pods = if jobs.is_empty() { Vec::new() } else { objects::list::<Pod>(client, scope.namespace, &[]).await? };
+    let pods = trouble::by_owner(pods);
     // Of jobs of Volcano their groups know why they wait.
     let has_batch = jobs.iter().any(|job| matches!(job, AnyJob::Batch(_)));
     let groups = if has_batch { objects::mirror_if_served::<PodGroup>(client, scope.namespace).await? } else { None };
     let groups = groups.map_or(Ok(Vec::new()), |groups| groups.all())?;
     let groups = by_job(groups);
-    let row = |job: AnyJob| {
-        let reason = training::reason(&job, groups.get(job.uid()));
-        Row::of(job, reason, &pods)
+    let reasons: Vec<_> = jobs.iter().map(|job| training::reason(job, groups.get(job.uid()))).collect();
+    let is_unexplained = |(job, reason): (&AnyJob, &Option<String>)| job.state().wants_reason() && reason.is_none();
+    let warnings = if jobs.iter().zip(&reasons).any(is_unexplained) {
+        Warnings::fetch(client, scope.namespace).await?
+    } else {
+        Warnings::default()
     };
-    Ok(jobs.into_iter().map(row).collect())
-}
-
-async fn by_owner(client: &Client, namespace: Option<&str>) -> Result<BTreeMap<String, Vec<Pod>>, Box<dyn Failure>> {
-    let mut owned: BTreeMap<String, Vec<Pod>> = BTreeMap::new();
-    for pod in objects::list::<Pod>(client, namespace, &[]).await? {
-        let owner = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
-        if let Some(uid) = owner.map(|owner| owner.uid.clone()) {
-            owned.entry(uid).or_default().push(pod);
-        }
-    }
-    Ok(owned)
+    let row = |(job, reason): (AnyJob, Option<String>)| {
+        let pods = pods.get(job.uid()).map_or(&[][..], Vec::as_slice);
+        let trouble = || trouble::of_job(&job, pods, &warnings).filter(|_| job.state().wants_reason());
+        let reason = reason.or_else(trouble);
+        Row::of(job, reason, pods)
+    };
+    Ok(jobs.into_iter().zip(reasons).map(row).collect())
 }
 
 impl Row {
-    fn of(job: AnyJob, reason: Option<String>, pods: &BTreeMap<String, Vec<Pod>>) -> Self {
-        let pods = pods.get(job.uid()).map_or(&[][..], Vec::as_slice);
+    fn of(job: AnyJob, reason: Option<String>, pods: &[Pod]) -> Self {
         let chief = pods.iter().find(|pod| job.is_chief(&pod.name_any()));
         let node = chief.and_then(|pod| pod.status.as_ref()?.host_ip.clone()).unwrap_or_else(|| "N/A".to_owned());
         let is_placed = |pod: &&Pod| {
@@ -88,9 +85,9 @@ impl Row {
         matches!(self.job.state(), State::Pending | State::Running | State::Scaling)
     }
 
-    /// What a job waits for that has not ended.
-    fn waits(&self) -> Option<&str> {
-        self.reason.as_deref().filter(|_| self.is_active())
+    /// What a job waits for that has not ended, or why it has failed.
+    fn message(&self) -> Option<&str> {
+        self.reason.as_deref().filter(|_| self.is_active() || self.job.state() == State::Failed)
     }
 
     fn cells(&self, now: Timestamp) -> Vec<String> {
@@ -116,16 +113,16 @@ impl Row {
     }
 }
 
-/// Lays out jobs; the fourth column is the duration, by whatever name. What jobs wait for stands in a column of its own, which
-/// arena does not have, if any does.
+/// Lays out jobs; the fourth column is the duration, by whatever name. What jobs wait for, or why they have failed, stands in a
+/// column of its own, which arena does not have, if any does.
 pub fn lines(rows: &[Row], duration: &str, with_namespace: bool, now: Timestamp) -> Vec<String> {
     let columns = ["NAME", "STATUS", "TRAINER", duration, "GPU(Requested)", "GPU(Allocated)", "NODE"];
-    let message = rows.iter().any(|row| row.waits().is_some()).then_some("MESSAGE");
+    let message = rows.iter().any(|row| row.message().is_some()).then_some("MESSAGE");
     let columns: Vec<&str> = with_namespace.then_some("NAMESPACE").into_iter().chain(columns).chain(message).collect();
     let row = |row: &Row| {
         let namespace = with_namespace.then(|| row.job.namespace().to_owned());
-        let waits = message.map(|_| row.waits().unwrap_or_default().to_owned());
-        namespace.into_iter().chain(row.cells(now)).chain(waits).collect()
+        let why = message.map(|_| row.message().unwrap_or_default().to_owned());
+        namespace.into_iter().chain(row.cells(now)).chain(why).collect()
     };
     table::arena(&columns, rows.iter().map(row).collect(), false)
 }

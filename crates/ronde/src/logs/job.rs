@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::{Client, ResourceExt as _};
 use ronde_api::{
     Job,
@@ -23,6 +23,7 @@ use crate::{
     jobs::{
         self,
         any::{self, AnyJob, State},
+        trouble::{self, Warnings},
     },
     mirror, objects,
     printer::{Printer, Reader},
@@ -33,7 +34,7 @@ use crate::{
 pub enum SelectionError {
     #[error("job `{job}` has no task `{task}`")]
     Task { job: String, task: String, tasks: Vec<String> },
-    #[error("no pod of the selection in job `{job}` has the index {index}")]
+    #[error("no selected pod of job `{job}` has index {index}")]
     Index { job: String, index: u32, last: i32 },
 }
 
@@ -146,9 +147,15 @@ impl Logs<'_> {
         if pods.is_empty() {
             self.printer.say(self.nothing().await?);
         }
+        let has_started = |pod: &Pod| attempt(pod, self.container_of(pod)).is_some();
+        let warnings = if pods.iter().all(has_started) {
+            Warnings::default()
+        } else {
+            Warnings::fetch(self.client, self.namespace()).await?
+        };
         for pod in &pods {
-            if attempt(pod, self.container_of(pod)).is_none() {
-                self.printer.say(format_args!("pod `{}` has not started yet", pod.name_any()));
+            if !has_started(pod) {
+                self.printer.say(not_started(pod, &warnings));
             } else if self.write(pod).await? == Reader::Gone {
                 break;
             }
@@ -161,8 +168,10 @@ impl Logs<'_> {
         let (namespace, selector) = (self.namespace(), self.selector());
         let job = any::mirror(self.client, self.job).await?;
         let pods = objects::mirror::<Pod>(self.client, namespace, &[("labelSelector", &selector)]).await?;
-        let mut mirrors = [job, pods];
+        let warnings = objects::mirror::<Event>(self.client, namespace, &[trouble::OF_PODS]).await?;
+        let mut mirrors = [job, pods, warnings];
         let mut begun = BTreeSet::new();
+        let mut said = BTreeSet::new();
         let mut writing = FuturesUnordered::new();
         loop {
             let is_over = is_over(self.job, any::of_mirror(self.job, &mirrors[0])?.as_ref());
@@ -172,8 +181,13 @@ impl Logs<'_> {
             } else {
                 mirrors[1].all()?
             };
+            let warnings = Warnings::of(&mirrors[2].all()?);
             for pod in self.meant(pods) {
                 let attempt = attempt(&pod, self.container_of(&pod));
+                let trouble = trouble::of_pod(&pod, &warnings).filter(|_| attempt.is_none());
+                if trouble.is_some_and(|why| said.insert((pod.uid(), why))) {
+                    self.printer.say(not_started(&pod, &warnings));
+                }
                 if attempt.is_some_and(|attempt| begun.insert((pod.uid(), attempt))) {
                     writing.push(async move { self.write(&pod).await });
                 }
@@ -249,6 +263,15 @@ impl Logs<'_> {
     }
 }
 
+/// Says that a pod has written nothing, and why.
+pub fn not_started(pod: &Pod, warnings: &Warnings) -> String {
+    let name = pod.name_any();
+    match trouble::of_pod(pod, warnings) {
+        Some(why) => format!("pod `{name}` has not started: {why}"),
+        None => format!("pod `{name}` has not started yet"),
+    }
+}
+
 /// Returns how often a container of a pod has started before, if it has started.
 fn attempt(pod: &Pod, container: &str) -> Option<i32> {
     let status = pod.status.as_ref()?;
@@ -299,7 +322,7 @@ mod tests {
             "no such index",
             Some("worker"),
             Some(2),
-            Err("no pod of the selection in job `lm` has the index 2; indexes go from 0 to 1"),
+            Err("no selected pod of job `lm` has index 2; indexes go from 0 to 1"),
         );
     }
 

@@ -6,16 +6,17 @@
 pub mod job;
 mod stream;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 
 use self::stream::Wanted;
 use crate::{
     Context,
     args::LogsArgs,
-    client,
+    client::{self, ClientError},
     failure::{Answer, Blame, Failure, Outcome},
-    jobs::{self, MissingError, any},
-    objects::is_missing,
+    jobs::{self, MissingError, any, trouble::Warnings},
+    objects::{self, is_missing},
 };
 
 /// Why a name cannot be used.
@@ -25,6 +26,8 @@ pub enum LogsError {
     Kind { kind: String, name: String },
     #[error("`--task` and `--index` are for jobs, `{name}` is a pod")]
     OnlyForJobs { name: String },
+    #[error("{text}")]
+    NotStarted { text: String },
 }
 
 impl Failure for LogsError {
@@ -37,7 +40,7 @@ impl Failure for LogsError {
             Self::Kind { .. } => {
                 Some("write `pod/NAME`, `vcjob/NAME`, `trainingjob/NAME` or the name alone".to_owned())
             }
-            Self::OnlyForJobs { .. } => None,
+            Self::OnlyForJobs { .. } | Self::NotStarted { .. } => None,
         }
     }
 }
@@ -82,8 +85,25 @@ fn named(args: &LogsArgs) -> Result<Named<'_>, LogsError> {
 }
 
 async fn of_pod(client: &Client, wanted: &Wanted, context: &Context) -> Outcome {
-    stream::copy(stream::open(client, wanted).await?, context.printer).await?;
+    let log = match stream::open(client, wanted).await {
+        Ok(log) => log,
+        Err(error) => return Err(explained(client, (&wanted.namespace, &wanted.pod), error).await),
+    };
+    stream::copy(log, context.printer).await?;
     Ok(Answer::Done)
+}
+
+/// Says why a pod has written nothing, where the API says only that it waits.
+async fn explained(client: &Client, (namespace, name): (&str, &str), error: ClientError) -> Box<dyn Failure> {
+    if !matches!(&error, ClientError::Refused { message, .. } if message.contains("waiting to start")) {
+        return error.into();
+    }
+    let pod = objects::find_if_served::<Pod>(client, Some(namespace), name).await.ok().flatten();
+    let warnings = Warnings::fetch(client, Some(namespace)).await.unwrap_or_default();
+    match pod {
+        Some(pod) => LogsError::NotStarted { text: job::not_started(&pod, &warnings) }.into(),
+        None => error.into(),
+    }
 }
 
 async fn of_either(client: &Client, args: &LogsArgs, (namespace, name): (&str, &str), context: &Context) -> Outcome {
@@ -95,7 +115,7 @@ async fn of_either(client: &Client, args: &LogsArgs, (namespace, name): (&str, &
         Err(error) => error,
     };
     if !is_missing(&error) {
-        return Err(error.into());
+        return Err(explained(client, (namespace, name), error).await);
     }
     match any::find(client, namespace, name, args.job_type).await? {
         Some(job) => job::run(client, args, &job, context).await,

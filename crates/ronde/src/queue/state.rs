@@ -24,7 +24,7 @@ const NAMESPACE: &str = "default";
 pub enum StateError {
     #[error("cannot open queue `{name}`: its parent `{parent}` is {state}")]
     ParentNotOpen { name: String, parent: String, state: QueueState },
-    #[error("cannot close queue `{}`: it stands for the whole cluster", names::ROOT_QUEUE)]
+    #[error("cannot close queue `{}`: it is the root of all queues", names::ROOT_QUEUE)]
     Root,
     #[error("queue `{name}` was deleted meanwhile")]
     Gone { name: String },
@@ -38,7 +38,7 @@ impl Failure for StateError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::ParentNotOpen { parent, .. } => Some(format!("open it first: `ronde queue open {parent}`")),
-            Self::Root => Some("close the queues below it that should take no more jobs".to_owned()),
+            Self::Root => Some("close its child queues instead".to_owned()),
             Self::Gone { .. } => None,
         }
     }

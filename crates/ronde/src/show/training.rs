@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::last_seen;
 use crate::{
     Context,
+    arena::Caller,
     args::{GetArgs, GetOutput},
     client::ClientError,
     environment,
@@ -21,6 +22,7 @@ use crate::{
         self,
         any::{AnyJob, State},
         instances::{self, Instance},
+        trouble::{self, Warnings},
     },
     objects,
     printer::{Printer, Reader},
@@ -58,7 +60,7 @@ pub async fn run(client: &Client, job: AnyJob, args: &GetArgs, context: &Context
     let page = Page::fetch(client, job, args.events).await?;
     match args.output {
         GetOutput::Json | GetOutput::Yaml => write(&page.to_json(now), args.output == GetOutput::Json, context.printer),
-        _ => context.printer.data(page.lines(args.gpus, now).join("\n")),
+        _ => context.printer.data(page.lines(args.gpus, context.caller, now).join("\n")),
     };
     Ok(Answer::Done)
 }
@@ -77,8 +79,12 @@ pub fn write(value: &Value, is_json: bool, printer: Printer) -> Reader {
 
 impl Page {
     pub async fn fetch(client: &Client, job: AnyJob, with_events: bool) -> Result<Self, Box<dyn Failure>> {
-        let instances = instances::fetch(client, &job).await?;
-        let reason = fetch_reason(client, &job).await?;
+        let warnings = match job.state() {
+            State::Pending => Warnings::fetch(client, Some(job.namespace())).await?,
+            _ => Warnings::default(),
+        };
+        let instances = instances::fetch(client, &job, &warnings).await?;
+        let reason = with_trouble(&job, fetch_reason(client, &job).await?, &instances);
         let scalers = match &job {
             AnyJob::Training(job) => operations(client, job).await?,
             AnyJob::Batch(_) => Vec::new(),
@@ -87,8 +93,8 @@ impl Page {
         Ok(Self { job, instances, reason, scalers, events })
     }
 
-    fn lines(&self, with_gpus: bool, now: Timestamp) -> Vec<String> {
-        let mut lines = self.head(now);
+    fn lines(&self, with_gpus: bool, caller: Caller, now: Timestamp) -> Vec<String> {
+        let mut lines = self.head(caller, now);
         lines.push(String::new());
         lines.push("Instances:".to_owned());
         let columns = ["NAME", "STATUS", "AGE", "IS_CHIEF", "GPU(Requested)", "NODE"];
@@ -102,11 +108,12 @@ impl Page {
     }
 
     /// The head, with the values at the column that arena has them at.
-    pub fn head(&self, now: Timestamp) -> Vec<String> {
-        let field = |name: &str, value: &str| format!("{:<13}{value}", format!("{name}:"));
+    pub fn head(&self, caller: Caller, now: Timestamp) -> Vec<String> {
+        let indented = |value: &str| value.trim_end().replace('\n', &format!("\n{:13}", ""));
+        let field = |name: &str, value: &str| format!("{:<13}{}", format!("{name}:"), indented(value));
         let mut lines = vec![
             field("Name", &self.job.name()),
-            field("Status", &self.job.state().to_string()),
+            field("Status", &self.job.phase_for(caller)),
             field("Namespace", self.job.namespace()),
             field("Priority", self.job.priority().unwrap_or("N/A")),
             field("Trainer", &self.job.job_type().name().to_uppercase()),
@@ -236,6 +243,16 @@ pub fn reason(job: &AnyJob, group: Option<&PodGroup>) -> Option<String> {
     }
 }
 
+/// Adds what is wrong with the pods, if the job has not ended or does not say why it has failed.
+fn with_trouble(job: &AnyJob, reason: Option<String>, instances: &[Instance]) -> Option<String> {
+    let troubled = instances.iter().filter_map(|one| Some((one.name.clone(), one.trouble.clone()?)));
+    match job.state() {
+        State::Failed if reason.is_some() => reason,
+        State::Succeeded | State::Suspended => reason,
+        _ => trouble::with_reason(reason, trouble::summed_up(troubled)),
+    }
+}
+
 async fn fetch_reason(client: &Client, job: &AnyJob) -> Result<Option<String>, Box<dyn Failure>> {
     let group = match job {
         AnyJob::Batch(batch) => jobs::find_group(client, batch).await?,
@@ -315,6 +332,7 @@ mod tests {
             ip: String::new(),
             node_ip: String::new(),
             is_live: true,
+            trouble: None,
         }
     }
 
@@ -337,9 +355,37 @@ mod tests {
 
     const NOW: &str = "2026-01-01T00:03:00Z";
 
+    fn arena() -> Caller {
+        Caller::of(Some(std::ffi::OsStr::new("arena")))
+    }
+
+    #[test]
+    fn the_word_for_a_phase_is_that_of_the_list() {
+        let page = page(json!({"phase": "Waiting"}));
+        let status = |caller: Caller| page.head(caller, NOW.parse().unwrap())[1].clone();
+        assert_eq!(status(arena()), "Status:      PENDING");
+        assert_eq!(status(Caller::of(None)), "Status:      Waiting");
+    }
+
+    #[test]
+    fn the_trouble_of_pods_is_told_unless_the_job_has_ended_and_says_why() {
+        let check = |phase: &str, message: &str, expected: Option<&str>| {
+            let mut page = page(json!({"phase": phase, "message": message}));
+            page.instances[1].trouble = Some("CreateContainerError: no command".to_owned());
+            let reason = with_trouble(&page.job, page.reason.clone(), &page.instances);
+            assert_eq!(reason.as_deref(), expected, "{phase}");
+        };
+        let trouble = "pod elastic-training-worker-0: CreateContainerError: no command";
+        check("Created", "0 of 2 workers", Some(&format!("0 of 2 workers; {trouble}")));
+        check("Running", "", Some(trouble));
+        check("Failed", "the launcher failed", Some("the launcher failed"));
+        check("Failed", "", Some(trouble));
+        check("Succeeded", "", None);
+    }
+
     #[test]
     fn a_job_is_shown_in_the_form_of_the_documentation() {
-        let lines = page(json!({"phase": "Running"})).lines(false, NOW.parse().unwrap());
+        let lines = page(json!({"phase": "Running"})).lines(false, arena(), NOW.parse().unwrap());
         assert_eq!(
             lines,
             [
@@ -365,7 +411,7 @@ mod tests {
         let message = "1 of 2 workers run; elastic-training-worker-1 waits: no node has enough";
         let page = page(json!({"phase": "Running", "reason": "TrainingJobRunning", "message": message}));
         let now = NOW.parse().unwrap();
-        assert_eq!(page.lines(false, now)[6], format!("Reason:      {message}"));
+        assert_eq!(page.lines(false, arena(), now)[6], format!("Reason:      {message}"));
         assert_eq!(page.to_json(now)["reason"], message);
     }
 
@@ -384,7 +430,7 @@ mod tests {
         let scaler: ScaleOut = serde_json::from_value(scaler).unwrap();
         page.scalers.push(Operation::of(&scaler, scaler.spec.count()));
         page.events = Some(Vec::new());
-        let lines = page.lines(true, NOW.parse().unwrap());
+        let lines = page.lines(true, arena(), NOW.parse().unwrap());
         assert_eq!(lines[5..7], ["Duration:    3m", "Reason:      1 of at least 2 workers"]);
         assert_eq!(
             lines[14..],

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use ronde_api::{names::elastic::JOB_NAME_MAX, rules::PODS_MAX};
-use ronde_apiserver::names;
+use ronde_text::names;
 
 use super::volumes::{self, ConfigFile, Mount};
 use crate::{
@@ -30,7 +30,7 @@ impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.faults.as_slice() {
             [fault] => f.write_str(fault),
-            faults => write!(f, "the job has mistakes\n  {}", faults.join("\n  ")),
+            faults => write!(f, "the job is invalid\n  {}", faults.join("\n  ")),
         }
     }
 }
@@ -75,7 +75,7 @@ pub fn common<'a>(common: &'a CommonArgs, job_type: JobType, leave: Leave, fault
     }
     let command = common.command.join(" ");
     if command.trim().is_empty() && !leave.command {
-        faults.push("not found command args: put the command in quotes behind the flags".to_owned());
+        faults.push("not found command args: put the command in quotes after the flags".to_owned());
     }
     if common.workers < 1 {
         faults.push(format!("--workers is {}, a job needs at least 1", common.workers));
@@ -153,7 +153,7 @@ mod tests {
             &[
                 "--name has 50 characters, a job's name has at most 49",
                 "--image must be set",
-                "not found command args: put the command in quotes behind the flags",
+                "not found command args: put the command in quotes after the flags",
                 "--workers is 0, a job needs at least 1",
                 "--cpu-only and --gpus=1 contradict each other",
                 "--device cannot be nvidia.com/gpu, use --gpus",
@@ -190,6 +190,6 @@ mod tests {
         let one = Faults { job_type: JobType::Etjob, faults: vec!["--name must be set".to_owned()] };
         assert_eq!(one.to_string(), "--name must be set");
         let two = Faults { job_type: JobType::Etjob, faults: vec!["a".to_owned(), "b".to_owned()] };
-        assert_eq!(two.to_string(), "the job has mistakes\n  a\n  b");
+        assert_eq!(two.to_string(), "the job is invalid\n  a\n  b");
     }
 }

@@ -19,11 +19,11 @@ use crate::{
 pub enum FileError {
     #[error("cannot read the file of the job")]
     Read { source: std::io::Error },
-    #[error("{file} is not a list of flags and their values")]
+    #[error("{file} is not a map of flags to values")]
     Form { file: String, source: Option<Box<serde_saphyr::Error>> },
     #[error("{file} is a manifest of the kind `{kind}`, not the file of a job")]
     Manifest { file: String, kind: String },
-    #[error("`{key}` in {file} is neither a text, a number, a switch, a list nor pairs")]
+    #[error("`{key}` in {file} must be a string, number, boolean, list or map")]
     Value { file: String, key: String },
 }
 
@@ -176,12 +176,7 @@ mod tests {
             "command: run",
             Ok("ronde submit etjob --file=a.yaml --name b walk"),
         );
-        check(
-            "not flags",
-            "ronde submit etjob -f a.yaml",
-            "- a",
-            Err("a.yaml is not a list of flags and their values"),
-        );
+        check("not flags", "ronde submit etjob -f a.yaml", "- a", Err("a.yaml is not a map of flags to values"));
         check(
             "a manifest",
             "ronde submit etjob -f a.yaml",
@@ -192,7 +187,7 @@ mod tests {
             "too deep",
             "ronde submit etjob -f a.yaml",
             "env: [{a: b}]",
-            Err("`env` in a.yaml is neither a text, a number, a switch, a list nor pairs"),
+            Err("`env` in a.yaml must be a string, number, boolean, list or map"),
         );
     }
 }

@@ -32,7 +32,7 @@ impl Failure for FollowError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Failed { name, .. } => Some(format!("`ronde get {name}` and `ronde logs {name}` tell more")),
+            Self::Failed { name, .. } => Some(format!("see `ronde get {name}` and `ronde logs {name}`")),
             Self::Gone { .. } => None,
         }
     }

@@ -8,12 +8,17 @@ mod check;
 pub mod file;
 mod follow;
 mod pods;
+mod shell;
+mod sight;
 pub mod state;
 mod training;
 mod volumes;
 
 use http::{Request, StatusCode, header::CONTENT_TYPE};
-use k8s_openapi::api::{core::v1::ConfigMap, scheduling::v1::PriorityClass};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, PersistentVolumeClaim},
+    scheduling::v1::PriorityClass,
+};
 use kube::Client;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -28,6 +33,7 @@ use crate::{
     arena::JobType,
     args::{CommonArgs, ManifestOutput, SubmitArgs, SubmitHow, SubmitJob},
     client::{self, ClientError},
+    environment,
     failure::{Answer, Blame, Failure, Outcome},
     get,
     jobs::any::{self, AnyJob},
@@ -43,7 +49,7 @@ pub enum SubmitError {
     StateExists { name: String, job: String, program: &'static str },
     #[error("there is no priority class `{name}`")]
     Priority { name: String },
-    #[error("cannot create {title}; nothing is left of the job")]
+    #[error("cannot create {title}; the job was not submitted")]
     Create { title: String, source: ClientError },
 }
 
@@ -59,9 +65,9 @@ impl Failure for SubmitError {
         match self {
             Self::JobExists { .. } => None,
             Self::StateExists { job, program, .. } => {
-                Some(format!("it was left behind: `{program} delete {job}` takes it away"))
+                Some(format!("it was left behind by an earlier submission; remove it with `{program} delete {job}`"))
             }
-            Self::Priority { .. } => Some("`ronde get priorityclasses` shows those that there are".to_owned()),
+            Self::Priority { .. } => Some("`ronde get priorityclasses` lists them".to_owned()),
             Self::Create { source, .. } => source.hint(),
         }
     }
@@ -78,6 +84,7 @@ pub fn run(args: &SubmitArgs, context: &Context) -> Outcome {
     client::runtime()?.block_on(async {
         let client = client::connect_as(&submission.common.cluster).await?;
         let namespace = submission.common.namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
+        submission.check_sight(&client, &namespace, context).await?;
         let job = submission.create(&client, &namespace, context).await?;
         submission.say(&client, &job, context);
         follow::run(&client, &job, submission.how, context).await
@@ -88,6 +95,7 @@ pub fn run(args: &SubmitArgs, context: &Context) -> Outcome {
 struct Submission<'a> {
     common: &'a CommonArgs,
     how: &'a SubmitHow,
+    plain: Plain<'a>,
     job: AnyJob,
     state: Beside,
     beside: Vec<Beside>,
@@ -143,7 +151,7 @@ fn assemble<'a>(
     let beside = state::beside(&plain);
     let titles: Vec<String> = beside.iter().map(|one| one.title.clone()).chain([job.title()]).collect();
     let state = state::config_map(&plain, values, &titles);
-    Ok(Submission { common, how: &common.how, job, state, beside })
+    Ok(Submission { common, how: &common.how, plain, job, state, beside })
 }
 
 impl Submission<'_> {
@@ -161,6 +169,35 @@ impl Submission<'_> {
                 context.printer.data(format_args!("{list:#}"));
             }
         }
+    }
+
+    /// Tells what the pods will not see, where they run on the files of this machine.
+    async fn check_sight(&self, client: &Client, namespace: &str, context: &Context) -> Result<(), Box<dyn Failure>> {
+        let Some(files) = sight::machine_files(client).await else { return Ok(()) };
+        let variable = |name: &str| {
+            let found = context.environment.for_pods.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.clone())
+        };
+        let shell = sight::Shell {
+            folder: environment::current_folder(),
+            path: variable("PATH"),
+            python_path: variable("PYTHONPATH"),
+        };
+        let findings = sight::look(&self.plain, &files, &shell, &sight::on_disk);
+        findings.warnings.iter().for_each(|warning| context.printer.warn(warning));
+        if !findings.faults.is_empty() {
+            return Err(sight::UnseenError { faults: findings.faults }.into());
+        }
+        for volume in self.plain.mounts.iter().map(|mount| &mount.volume) {
+            let Some(claim) = volume["persistentVolumeClaim"]["claimName"].as_str() else { continue };
+            let found = objects::find_if_served::<PersistentVolumeClaim>(client, Some(namespace), claim).await;
+            if matches!(found, Ok(None)) {
+                let text =
+                    format!("there is no claim `{claim}` in namespace `{namespace}`: pods wait until it is created");
+                context.printer.warn(text);
+            }
+        }
+        Ok(())
     }
 
     /// Creates everything, or nothing.

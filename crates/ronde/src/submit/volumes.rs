@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use fs_err as fs;
-use ronde_apiserver::{names, quantity::Quantity};
+use ronde_text::{names, quantity::Quantity};
 use serde_json::{Value, json};
 
 use crate::args::CommonArgs;

@@ -112,6 +112,7 @@ fn node_args(node: &NodeArgs) -> Vec<String> {
     optional("--cpus", node.cpus.map(|cpus| cpus.to_string()));
     optional("--memory", node.memory.map(|memory| memory.to_string()));
     optional("--gpus", node.gpus.map(|gpus| gpus.to_string()));
+    optional("--pod-pids-limit", node.pod_pids_limit.map(|limit| limit.to_string()));
     args
 }
 

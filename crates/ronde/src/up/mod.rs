@@ -5,6 +5,7 @@
 //! the next `ronde up` or `ronde down` does.
 
 mod detach;
+mod gone;
 mod node;
 
 use std::{
@@ -17,7 +18,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use fs_err as fs;
 use ronde_apiserver::{OpenError, Options, Server};
-use ronde_control::admission::OwnKinds;
+use ronde_machine::admission::OwnKinds;
 use ronde_node::start::Prepared;
 use tokio::{runtime::Runtime, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -28,7 +29,7 @@ use crate::{
     data_dir::DataDir,
     environment,
     failure::{Answer, Blame, Failure, Outcome},
-    kubeconfig::{self, Access, Added, KubeconfigError, Removed},
+    kubeconfig::{self, Access, Added, KubeconfigError, Record, Removed},
     lock::{self, About, Lock},
     logging, printer, signals,
 };
@@ -49,6 +50,8 @@ pub enum UpError {
     Signals { source: io::Error },
     #[error("cannot write into the data directory")]
     Data { source: io::Error },
+    #[error("the data directory {path} is gone: it was deleted or moved away while ronde was running")]
+    Gone { path: PathBuf },
 }
 
 impl Failure for UpError {
@@ -65,6 +68,7 @@ impl Failure for UpError {
             Self::Open { source, .. } if is_address_in_use(&**source) => {
                 Some("choose another port, or let the system choose: `--listen 127.0.0.1:0`".to_owned())
             }
+            Self::Gone { .. } => Some("all of its pods were stopped; begin anew with `ronde up`".to_owned()),
             _ => None,
         }
     }
@@ -116,6 +120,7 @@ pub fn run(args: &UpArgs, context: &Context) -> Outcome {
         let _inside = runtime.enter();
         signals::stop_token(args.detached, context.printer).map_err(|source| UpError::Signals { source })?
     };
+    let watch = gone::Watch::start(&runtime, &plan.data_dir, &stop).map_err(|source| UpError::Data { source })?;
     let cluster = node::start(&runtime, (prepared, &args.placing), &server, &stop)?;
     let access = access(&server, &plan);
     let added = publish(&mut plan, &server, &access)?;
@@ -129,10 +134,17 @@ pub fn run(args: &UpArgs, context: &Context) -> Outcome {
     // 4. It serves until somebody stops it; then the kubeconfig is as it was.
     let served = runtime.block_on(finish(serving, &stop));
     runtime.block_on(cluster.end(context.printer, args));
-    withdraw(&plan.data_dir, context);
+    withdraw(&plan.data_dir, added.record, context);
+    let is_gone = watch.has_seen_it_go();
+    if is_gone {
+        gone::clean_up(&runtime, plan.data_dir.path(), context);
+    }
     // Last, because a second Ctrl-C is noticed only while the runtime lives.
     runtime.shutdown_timeout(DRAIN);
     drop(plan.lock);
+    if is_gone {
+        return Err(UpError::Gone { path: plan.data_dir.path().to_owned() }.into());
+    }
     served.map(|()| Answer::Done).map_err(Into::into)
 }
 
@@ -151,7 +163,7 @@ fn plan(args: &UpArgs, context: &Context) -> Result<Plan, Box<dyn Failure>> {
     Ok(Plan { data_dir, kubeconfig, lock, about })
 }
 
-fn find_kubeconfig(named: Option<&Path>, context: &Context) -> Result<PathBuf, KubeconfigError> {
+pub fn find_kubeconfig(named: Option<&Path>, context: &Context) -> Result<PathBuf, KubeconfigError> {
     let environment = &context.environment;
     let path = kubeconfig::locate(named, environment.kubeconfig.as_deref(), environment.home.as_deref(), Path::exists)
         .ok_or(KubeconfigError::NoHome)?;
@@ -183,7 +195,7 @@ fn access(server: &Server, plan: &Plan) -> Access {
     Access {
         server: format!("https://{}", server.endpoint()),
         certificate_authority: BASE64.encode(server.ca_pem()),
-        token: server.admin_token().to_owned(),
+        credential: server.admin_credential().to_string_lossy().into_owned(),
         data_dir: plan.data_dir.path().to_string_lossy().into_owned(),
     }
 }
@@ -205,7 +217,7 @@ fn announce(args: &UpArgs, context: &Context, plan: &Plan, added: &Added, (clust
     printer.say(format_args!("  context   `{}` in {file}, selected{was}", kubeconfig::NAME));
     printer.say(format_args!("  data      {}", plan.data_dir.path().display()));
     if let Some(mode) = added.tightened_from {
-        printer.say(format_args!("  note      {file} now holds a token: its mode went from {mode:03o} to 600"));
+        printer.say(format_args!("  note      {file} is for you alone now: its mode went from {mode:03o} to 600"));
     }
     cluster.announce(printer);
     let stop = if args.detached { stop_command(args) } else { "Ctrl-C".to_owned() };
@@ -236,8 +248,8 @@ async fn finish(mut serving: JoinHandle<()>, stop: &CancellationToken) -> Result
     }
 }
 
-fn withdraw(data_dir: &DataDir, context: &Context) {
-    match kubeconfig::remove(data_dir.path()) {
+fn withdraw(data_dir: &DataDir, record: Record, context: &Context) {
+    match kubeconfig::remove(data_dir.path(), Some(record)) {
         Ok(Removed::Nothing) => {}
         Ok(Removed::Entries { kubeconfig }) => {
             context.printer.say(format_args!(

@@ -3,17 +3,12 @@
 use std::{io, path::Path, sync::Arc, time::Duration};
 
 use ronde_apiserver::Server;
-use ronde_control::{
+use ronde_control::{elastic::pod::AgentSettings, operator, scheduling::Scheduler, vcjob::objects::KeySource};
+use ronde_machine::{
     deployment::Deployments,
-    elastic::pod::AgentSettings,
     job::{Jobs, ttl::TtlAfterFinished},
-    machine, operator,
-    pods::orphans::Orphans,
     replicaset::ReplicaSets,
-    runner::{Clock, Runner},
-    scheduling::Scheduler,
     statefulset::StatefulSets,
-    vcjob::objects::KeySource,
     volumeclaims::VolumeClaims,
 };
 use ronde_node::{
@@ -26,6 +21,10 @@ use ronde_node::{
     start::{Options, Prepared, StartError, Started},
 };
 use ronde_process::Alone;
+use ronde_runtime::{
+    pods::orphans::Orphans,
+    runner::{Clock, Runner},
+};
 use rustix::process::Resource;
 use tokio::runtime::Runtime;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -118,6 +117,7 @@ pub fn prepare(
         program,
         wish: wish(args.node.isolation),
         division: division(&args.node),
+        pod_processes: args.node.pod_pids_limit,
         home,
         machine_env: context.environment.for_pods.clone(),
     };
@@ -179,7 +179,7 @@ async fn controllers(
     agent: NodeAgent,
     scheduler: Scheduler,
 ) -> Result<Runner, kube::Error> {
-    let options = machine::Options {
+    let options = ronde_machine::Options {
         client,
         clock: Clock::real(),
         volumes: VolumeClaims { root: folder.join("volumes"), remove: Arc::new(remove_directory) },
@@ -187,9 +187,9 @@ async fn controllers(
         agent: agent_settings(),
         scheduler,
     };
-    let mut runner = machine::runner(options).await?;
+    let mut runner = ronde_machine::runner(options).await?;
     runner.add(ReplicaSets).add(Deployments).add(StatefulSets);
-    runner.add(Jobs).add(Orphans::<k8s_openapi::api::batch::v1::Job>::default()).add(TtlAfterFinished).add(agent);
+    runner.add(Jobs).add(Orphans::<Jobs>::default()).add(TtlAfterFinished).add(agent);
     Ok(runner)
 }
 

@@ -64,6 +64,10 @@ fn an_agent_with_a_command_ends_with_its_code() {
     let end = |words: &[&str]| job.agent("127.0.0.2", words).code();
     assert_eq!(end(&["--", "sh", "-c", "exit 9"]), 9);
     assert_eq!(end(&["--", "no-such-program"]), 127);
+    // The log of a launcher is its own.
+    let listen = format!("127.0.0.2:{}", job.port);
+    let alone = job.ronde(&["agent", "--listen", &listen, "--", "sh", "-c", "echo first >&2"]).output().unwrap();
+    assert_eq!(text(&alone.stderr), "first\n");
     let mark = mark();
     let line = format!("trap 'exit 4' TERM; sleep {mark} & wait");
     let mut agent = job.agent("127.0.0.2", &["--", "sh", "-c", &line]);

@@ -16,12 +16,17 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
+    askers::Askers,
     dice::Dice,
     instance::{Instance, kill},
+    lost_data::lose_data,
+    storm,
 };
 
 /// More would only make the end take longer.
-const OBJECTS_MAX: usize = 8;
+pub const OBJECTS_MAX: usize = 8;
+/// Everything else has to happen to an instance that lives for a while.
+const DEEDS_PER_LOSS: u64 = 80;
 pub const DEPLOYMENT: &str = "crowd";
 pub const STATEFUL_SET: &str = "row";
 
@@ -35,13 +40,15 @@ pub struct Deeds {
     pub gangs: BTreeMap<String, u64>,
     pub crowd: u64,
     pub row: u64,
+    pub askers: Askers,
     done: BTreeMap<&'static str, u64>,
 }
 
 impl Deeds {
     pub async fn begin(instance: &Instance) -> Self {
         let (jobs, gangs, done) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let deeds = Self { next: 0, pods: Vec::new(), jobs, gangs, crowd: 2, row: 2, done };
+        let askers = Askers::begin(instance).await;
+        let deeds = Self { next: 0, pods: Vec::new(), jobs, gangs, crowd: 2, row: 2, askers, done };
         let template = |app: &str| json!({"metadata": {"labels": {"app": app}}, "spec": sleeper(instance, "Always")});
         let selector = |app: &str| json!({"matchLabels": {"app": app}});
         let crowd = json!({"metadata": {"name": DEPLOYMENT}, "spec": {
@@ -51,12 +58,18 @@ impl Deeds {
             "selector": selector("row"), "template": template("row")}});
         create::<Deployment>(&instance.client, crowd).await;
         create::<StatefulSet>(&instance.client, row).await;
+        storm::begin(instance).await;
         deeds
     }
 
     /// Does one thing and says what.
     pub async fn one(&mut self, instance: &mut Instance, dice: &mut Dice) -> String {
-        let (kind, what) = match dice.below(23) {
+        if dice.below(DEEDS_PER_LOSS) == 0 {
+            let what = lose_data(self, instance, dice).await;
+            *self.done.entry("data directories deleted").or_default() += 1;
+            return what;
+        }
+        let (kind, what) = match dice.below(26) {
             0..=3 => ("pods made", self.make_pod(instance, dice).await),
             4..=5 => ("pods deleted", self.delete_pod(instance, dice).await),
             6..=7 => ("jobs made", self.make_job(instance, dice).await),
@@ -68,17 +81,25 @@ impl Deeds {
             17..=18 => ("daemons killed", kill_daemon(instance).await),
             19..=20 => ("gangs made", self.make_gang(instance, dice).await),
             21 => ("gangs deleted", self.delete_gang(instance, dice).await),
+            22 => ("full disks", self.fill_disk(instance, dice).await),
+            23..=24 => ("preemption storms", storm::blow(self, instance, dice).await),
             _ => ("daemons killed", stumble(instance, dice).await),
         };
         *self.done.entry(kind).or_default() += 1;
         what
     }
 
+    /// Begins with an instance that has nothing.
+    pub async fn begin_anew(&mut self, instance: &Instance) {
+        let (next, done) = (self.next, std::mem::take(&mut self.done));
+        *self = Self { next, done, ..Self::begin(instance).await };
+    }
+
     pub fn summary(&self) -> String {
         self.done.iter().map(|(what, count)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
     }
 
-    fn name(&mut self, kind: &str) -> String {
+    pub fn name(&mut self, kind: &str) -> String {
         self.next += 1;
         format!("{kind}-{}", self.next)
     }
@@ -131,21 +152,42 @@ impl Deeds {
         }
         let name = self.name("gang");
         let (pods, work) = (1 + dice.below(3), work(dice));
-        let task = json!({"name": "w", "replicas": pods, "template": {"spec": pod(instance, "Never", &work)}});
-        let policy = json!({"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"});
-        let gang = json!({"metadata": {"name": name}, "spec": {"schedulerName": "volcano", "minAvailable": pods,
-            "maxRetry": 100, "policies": [policy], "plugins": {"svc": []}, "tasks": [task]}});
-        create::<ronde_api::Job>(&instance.client, gang).await;
-        self.gangs.insert(name.clone(), pods);
+        self.put_gang(instance, &name, pods, pod(instance, "Never", &work), json!({})).await;
         format!("make {name} of {pods} pods")
     }
 
-    async fn delete_gang(&mut self, instance: &Instance, dice: &mut Dice) -> String {
+    /// Makes a job of Volcano whose pods are alike.
+    pub async fn put_gang(&mut self, instance: &Instance, name: &str, pods: u64, pod: Value, more: Value) {
+        let task = json!({"name": "w", "replicas": pods, "template": {"spec": pod}});
+        let policy = json!({"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"});
+        let mut spec = json!({"schedulerName": "volcano", "minAvailable": pods, "maxRetry": 100, "policies": [policy],
+            "plugins": {"svc": []}, "tasks": [task]});
+        more.as_object().unwrap().iter().for_each(|(key, value)| spec[key] = value.clone());
+        create::<ronde_api::Job>(&instance.client, json!({"metadata": {"name": name}, "spec": spec})).await;
+        self.gangs.insert(name.to_owned(), pods);
+    }
+
+    pub async fn delete_gang(&mut self, instance: &Instance, dice: &mut Dice) -> String {
         let names: Vec<String> = self.gangs.keys().cloned().collect();
         let Some(name) = dice.pick(&names) else { return "no gang to delete".to_owned() };
         delete::<ronde_api::Job>(&instance.client, name, None).await;
         self.gangs.remove(name);
         format!("delete {name}")
+    }
+
+    /// Fills the disk, ends things that nobody may need room for, and gives the room back.
+    async fn fill_disk(&mut self, instance: &Instance, dice: &mut Dice) -> String {
+        let Some(disk) = &instance.disk else { return "no disk to fill".to_owned() };
+        disk.fill();
+        let deeds = [
+            self.delete_pod(instance, dice).await,
+            kill_one(&instance.supervisors(), "supervisor", dice),
+            self.delete_job(instance, dice).await,
+            kill_one(&instance.container_processes(), "process of a pod", dice),
+        ];
+        tokio::time::sleep(Duration::from_millis(dice.below(2000))).await;
+        disk.relieve().unwrap();
+        format!("fill the disk, {}, and give it back", deeds.join(", "))
     }
 
     async fn scale_crowd(&mut self, instance: &Instance, dice: &mut Dice) -> String {
@@ -182,7 +224,7 @@ async fn stumble(instance: &mut Instance, dice: &mut Dice) -> String {
 }
 
 /// Work that takes a while and succeeds.
-fn work(dice: &mut Dice) -> String {
+pub fn work(dice: &mut Dice) -> String {
     let milliseconds = dice.below(1500);
     format!("sleep {}.{:03}", milliseconds / 1000, milliseconds % 1000)
 }
@@ -192,7 +234,7 @@ fn sleeper(instance: &Instance, restart_policy: &str) -> Value {
 }
 
 /// A pod that notes each of its starts in a folder of the machine.
-fn pod(instance: &Instance, restart_policy: &str, work: &str) -> Value {
+pub fn pod(instance: &Instance, restart_policy: &str, work: &str) -> Value {
     let note = "echo start >>/notes/$UID_OF_POD";
     json!({
         "restartPolicy": restart_policy, "terminationGracePeriodSeconds": 1,
@@ -218,7 +260,7 @@ impl<K> Kind for K where
 {
 }
 
-async fn create<K: Kind>(client: &Client, value: Value) {
+pub async fn create<K: Kind>(client: &Client, value: Value) {
     let object: K = serde_json::from_value(value).unwrap();
     Api::default_namespaced(client.clone()).create(&PostParams::default(), &object).await.unwrap();
 }

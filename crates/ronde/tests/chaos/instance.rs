@@ -12,7 +12,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use ronde_node::supervisor::{client::living, folder::PodFolder, record};
-use ronde_sim::wait_until;
+use ronde_sim::{SmallDisk, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -22,7 +22,12 @@ pub const LIMIT: Duration = Duration::from_secs(120);
 
 const LOG_LINES: usize = 40;
 
+/// Room for the pods of the chaos many times over.
+const DISK: &str = "size=300m";
+
 pub struct Instance {
+    /// The data directory, where there can be a disk of its own. Taken away before the folder is.
+    pub disk: Option<SmallDisk>,
     folder: TempDir,
     pub client: Client,
 }
@@ -31,13 +36,19 @@ impl Instance {
     pub async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("notes")).unwrap();
+        let disk = SmallDisk::mount_where_allowed(&folder.path().join("data"), DISK);
         up(folder.path());
         let client = connect(folder.path()).await;
-        Self { folder, client }
+        Self { disk, folder, client }
     }
 
     pub fn data_dir(&self) -> PathBuf {
         self.folder.path().join("data")
+    }
+
+    /// Where pods have their files. The data directory itself may be a disk, which every process sees.
+    pub fn node(&self) -> PathBuf {
+        self.data_dir().join("node")
     }
 
     /// A folder of the machine that pods write into.
@@ -102,16 +113,15 @@ impl Instance {
 
     /// Whether a process sees files of this instance's pods; nobody else's does.
     pub fn owns(&self, pid: u32) -> bool {
-        let data_dir = self.data_dir();
-        let data_dir = data_dir.to_str().unwrap();
         let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
-        mounts.contains(data_dir) || command_line(pid).contains(data_dir)
+        mounts.contains(self.node().to_str().unwrap()) || command_line(pid).contains(self.data_dir().to_str().unwrap())
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        let _ = command(self.folder.path(), &["down", "--delete-data"]).output();
+        let _ = command(self.folder.path(), &["down"]).output();
+        self.disk.take();
     }
 }
 

@@ -37,7 +37,7 @@ impl Leftovers {
             processes: processes().filter(|pid| of.owns(*pid)).map(command_line).collect(),
             mounts: mounts
                 .lines()
-                .filter(|line| line.contains(data_dir.to_str().unwrap()))
+                .filter(|line| line.contains(of.node().to_str().unwrap()))
                 .map(str::to_owned)
                 .collect(),
             links: entries("/sys/class/net").filter(|link| names.contains(link)).collect(),

@@ -1,17 +1,22 @@
 //! Kills whatever there is, again and again, while objects come and go; then the world has to match the API.
 //!
-//! Killed with SIGKILL are the daemon (also while it starts), supervisors, and processes of containers; never
-//! anything but this test's own instance, found by its data directory. At the end every container that the API calls
-//! running is a living process and the other way round, Jobs have counted right, gangs have come to their end whole, no
-//! attempt has run twice, and `ronde down` leaves nothing behind. It prints its seed; `RONDE_CHAOS_SEED` and `RONDE_CHAOS_SECONDS` change it and
+//! Killed with SIGKILL are the daemon (also while it starts), supervisors, and processes of containers; and now and then
+//! the data directory is deleted. Never is it anything but this test's own instance, found by its data directory. Where it
+//! may be, that is a small disk, which is filled and relieved meanwhile. At the end every container that the API calls
+//! running is a living process and the other way round, Jobs have counted right, gangs have come to their end whole,
+//! also those that were preempted again and again, no attempt has run twice, pods that ask the API have never been answered more than they may know, and `ronde down`
+//! leaves nothing behind. It prints its seed; `RONDE_CHAOS_SEED` and `RONDE_CHAOS_SECONDS` change it and
 //! its length (`make soak`).
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+mod askers;
 mod deeds;
 mod dice;
 mod instance;
 mod leftovers;
+mod lost_data;
+mod storm;
 mod verdict;
 
 use std::{

@@ -46,6 +46,7 @@ async fn contradictions(instance: &Instance, deeds: &Deeds) -> Vec<String> {
     }
     wrong.extend(of_folders(instance, &pods));
     wrong.extend(of_owners(instance, deeds).await);
+    wrong.extend(deeds.askers.contradictions(instance));
     wrong
 }
 

@@ -144,10 +144,36 @@ fn the_documented_tour_prints_what_is_documented() {
         (&json!("RUNNING"), &json!(3), &json!(3))
     );
     assert_eq!(json["instances"][0]["name"], "elastic-training-launcher");
-    let deleted = arena.see("delete elastic-training elastic-training", &[]);
+    let deleted = arena.see("delete none elastic-training elastic-training", &[]);
     assert_snapshot!("arena_delete", deleted);
     let left = String::from_utf8(arena.0.run("get configmaps -o name").stdout).unwrap();
     assert!(!left.contains("elastic-training-etjob"), "{left}");
+}
+
+/// What pods will not see is told before anything is created.
+fn sight(arena: &Arena) {
+    let folder = tempfile::Builder::new().prefix("sight").tempdir_in("/tmp").unwrap();
+    let script = folder.path().join("train.sh");
+    fs_err::write(&script, "echo trained\n").unwrap();
+    let (folder, script) = (folder.path().display(), script.display());
+    let base = "submit pytorchjob --name=unseen --image=none --share-memory=0";
+    let check = |flags: &str, command: &[&str], expected: &str| {
+        let output = arena.run(&format!("{base} {flags}"), command);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), text.contains(expected)), (Some(1), true), "{flags} {command:?}: {text}");
+    };
+    let own = "they have a /tmp of their own";
+    check("", &[&format!("sh {script}")], &format!("pods will not see `{script}`: {own}"));
+    check(&format!("--working-dir={folder}"), &["sh train.sh"], own);
+    check("--working-dir=/", &["sh ./no-such-script.sh"], "it is not in their working directory, `/`");
+    check("--working-dir=/", &["no-such-program"], "command `no-such-program` is not on the PATH of pods");
+    check("--data-dir=/no-such-folder", &["true"], "--data-dir `/no-such-folder` does not exist on this machine");
+    let left = arena.0.run("get vcjob,configmap -o name");
+    assert!(!String::from_utf8_lossy(&left.stdout).contains("unseen"), "{}", arena.0.describe("get", &left));
+    let words = format!("{base} --data-dir={folder} --working-dir={folder} --follow");
+    let output = arena.run(&words, &["sh train.sh"]);
+    assert!(String::from_utf8_lossy(&output.stdout).ends_with("trained\n"), "{}", arena.0.describe(&words, &output));
+    assert!(arena.run("delete unseen", &[]).status.success());
 }
 
 #[test]
@@ -246,7 +272,7 @@ fn the_program_explains_itself_by_both_names() {
     let verbs = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let verbs: Vec<&str> = verbs.filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(verbs[..5], ["run", "up", "submit", "get", "logs"]);
-    assert!(verbs.len() <= 24, "{help}");
+    assert!(verbs.len() <= 26, "{help}");
     for shell in ["bash", "zsh", "fish"] {
         let script = arena.run(&format!("completion {shell}"), &[]).stdout;
         assert!(String::from_utf8(script).unwrap().contains("scaleout"), "{shell}");
@@ -268,8 +294,9 @@ fn jobs_without_a_launcher_run_for_real() {
     let text = arena.0.describe(words, &output);
     assert!(output.status.success(), "{text}");
     assert!(String::from_utf8_lossy(&output.stdout).ends_with("rank 0 of 2: it's 'quoted' #1\n"), "{text}");
-    let output =
-        arena.run("submit volcanojob --name=bad --image=none --working-dir=/ --share-memory=0 --follow", &["nosuch"]);
+    sight(&arena);
+    let words = "submit volcanojob --name=bad --image=none --working-dir=/ --share-memory=0 --follow";
+    let output = arena.run(words, &["sh -c nosuch"]);
     let text = arena.0.describe("bad", &output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("nosuch: not found") && text.contains("the job bad has failed"), "{text}");

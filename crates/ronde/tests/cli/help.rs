@@ -7,7 +7,17 @@ use crate::sandbox::Sandbox;
 #[test]
 fn every_verb_explains_itself() {
     let sandbox = Sandbox::new();
-    let all = ["--help", "up --help", "down --help", "status --help", "apply --help", "get --help", "operator --help"];
+    let all = [
+        "--help",
+        "up --help",
+        "down --help",
+        "status --help",
+        "backup --help",
+        "restore --help",
+        "apply --help",
+        "get --help",
+        "operator --help",
+    ];
     assert_snapshot!("help", all.map(|line| sandbox.transcript(line)).join("\n"));
     let all = ["delete --help", "list --help", "logs --help", "job --help", "job suspend --help"];
     assert_snapshot!("help_jobs", all.map(|line| sandbox.transcript(line)).join("\n"));

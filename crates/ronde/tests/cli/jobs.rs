@@ -69,7 +69,7 @@ impl Jobs {
 fn jobs_are_listed_shown_read_and_deleted() {
     let jobs = Jobs::start();
     jobs.apply("lm", 1, ENDLESS);
-    jobs.0.until("list", "lm     Running   3              3");
+    jobs.0.until("list", "lm     volcanojob   Running   3              3");
     jobs.apply("big", 3, ENDLESS);
     jobs.0.until("list -o wide", "0 of 2 nodes fit");
     jobs.0.until("get big", "pods      3 pending");
@@ -109,12 +109,48 @@ fn jobs_are_listed_shown_read_and_deleted() {
 }
 
 #[test]
+fn a_job_whose_containers_cannot_start_says_why() {
+    let jobs = Jobs::start();
+    let file = jobs.0.write("bare.yaml", &job("bare", 0, "").replace("command: [sh, -c, '']", "command: []"));
+    assert!(jobs.0.run(&format!("apply -f {}", file.display())).status.success());
+    jobs.0.until("get bare", "pods      3 pending");
+    jobs.0.until("list", "pod bare-master-0: CreateContainerError in container main: no command specified");
+    let seen = jobs.transcripts(&["list", "get bare", "logs bare --task master", "logs bare-master-0"]);
+    assert_snapshot!("jobs_that_cannot_start", seen);
+    // Who follows it is told at once, and not left alone with silence.
+    let mut following = jobs.0.start("logs -f bare --task master");
+    let mut line = String::new();
+    BufReader::new(following.stderr()).read_line(&mut line).unwrap();
+    assert!(line.contains("has not started: CreateContainerError in container main: no command specified"), "{line}");
+}
+
+#[test]
+fn every_name_is_tried_when_jobs_are_deleted() {
+    let jobs = Jobs::start();
+    for name in ["a", "b", "c", "d", "e"] {
+        jobs.apply(name, 0, "true");
+    }
+    let seen = jobs.transcripts(&[
+        "delete a gone --ignore-not-found -q",
+        "delete gone b --ignore-not-found -q",
+        "delete c gone none -q",
+        "delete unicorn d -q",
+        "delete gone",
+        "delete vcjob d --all",
+        "delete vcjob",
+        "delete vcjob --all -q",
+        "delete vcjob --all",
+    ]);
+    assert_snapshot!("jobs_delete_several", seen);
+}
+
+#[test]
 fn jobs_are_suspended_resumed_and_restarted() {
     let jobs = Jobs::start();
     jobs.apply("lm", 1, ENDLESS);
     jobs.apply("done", 0, "true");
-    jobs.0.until("list", "lm     Running");
-    jobs.0.until("list", "done   Completed");
+    jobs.0.until("list", "lm     volcanojob   Running");
+    jobs.0.until("list", "done   volcanojob   Completed");
     let seen = jobs.transcripts(&[
         "job suspend lm -q",
         "job suspend lm",
@@ -128,7 +164,7 @@ fn jobs_are_suspended_resumed_and_restarted() {
         "job suspend lm --wait=false",
     ]);
     assert_snapshot!("jobs_orders", seen);
-    jobs.0.until("list", "lm     Aborted");
+    jobs.0.until("list", "lm     volcanojob   Aborted");
 }
 
 #[test]
@@ -153,16 +189,16 @@ fn a_watched_list_shows_jobs_come_and_go() {
     let cells = |line: String| line.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
     let head = lines.next().unwrap();
     assert!(head.ends_with(" MESSAGE"), "{head}");
-    assert_eq!(cells(head), "NAME STATUS MINAVAILABLE RUNNINGS");
+    assert_eq!(cells(head), "NAME TYPE STATUS MINAVAILABLE");
     let waits = lines.next().unwrap();
     assert!(waits.contains("0 of 2 nodes fit"), "{waits}");
-    assert_eq!(cells(waits), "lm Pending 3 0");
+    assert_eq!(cells(waits), "lm volcanojob Pending 3");
     assert!(jobs.0.run("job suspend lm").status.success());
     // Until then it may wait for something else, which is told too.
     let aborted = lines.find(|line| line.contains("Abort") && !line.contains("Aborting")).unwrap();
-    assert_eq!(cells(aborted), "lm Aborted 3 0");
+    assert_eq!(cells(aborted), "lm volcanojob Aborted 3");
     assert!(jobs.0.run("delete vcjob lm").status.success());
-    assert_eq!(cells(lines.next().unwrap()), "lm Deleted 3 0");
+    assert_eq!(cells(lines.next().unwrap()), "lm volcanojob Deleted 3");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 mod arena;
+mod backup;
 mod charts;
 mod help;
 mod jobs;
@@ -16,3 +17,4 @@ mod queues;
 mod run;
 mod sandbox;
 mod status;
+mod upgrade;

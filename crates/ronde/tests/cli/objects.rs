@@ -54,6 +54,37 @@ fn stdin_and_output_formats() {
 }
 
 #[test]
+fn several_kinds_and_names_are_shown_and_deleted() {
+    let sandbox = Sandbox::new();
+    sandbox.up();
+    let map = |name: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: kube-public, labels: {{app: {name}}}}}\n"
+        )
+    };
+    let secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: kube-public}\n";
+    let text = format!("{}{}{}{secret}", map("a"), map("b"), map("c"));
+    assert!(sandbox.run_with_input("apply -f -", &text).status.success());
+    let lines = [
+        "get secrets,priorityclasses -n kube-public",
+        "get cm a b none -n kube-public",
+        "get cm/a secret/a -n kube-public -o name",
+        "get cm,secret a -n kube-public -o name",
+        "get cm,unicorns",
+        "get cm,secret --watch",
+        "get cm/a b",
+        "get deploy,svc -n kube-public",
+        "delete cm,secret -l app=b -n kube-public",
+        "delete cm/a secret/a -n kube-public",
+        "delete secret --all -n kube-public",
+    ];
+    assert_snapshot!("several_kinds", lines.map(|line| sandbox.transcript(line)).join("\n"));
+    let list = sandbox.run("get cm,secret c -n kube-public -o json").stdout;
+    let list: serde_json::Value = serde_json::from_slice(&list).unwrap();
+    assert_eq!((list["kind"].as_str(), list["items"].as_array().map(Vec::len)), (Some("List"), Some(1)));
+}
+
+#[test]
 fn mistakes_are_explained() {
     let sandbox = Sandbox::new();
     let before = sandbox.transcript("get pods");

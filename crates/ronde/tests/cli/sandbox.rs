@@ -31,7 +31,11 @@ pub struct Running {
 
 impl Sandbox {
     pub fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self::inside(&std::env::temp_dir())
+    }
+
+    pub fn inside(folder: &Path) -> Self {
+        Self { dir: tempfile::tempdir_in(folder).unwrap() }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

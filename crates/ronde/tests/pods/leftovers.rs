@@ -47,6 +47,28 @@ fn nothing_is_left_of_orphans_without_control_groups() {
     check("leftovers.sh bare", NOTHING);
 }
 
+/// Everybody notices, and ends by itself.
+#[test]
+fn nothing_is_left_after_the_data_directory_is_deleted() {
+    check("leftovers.sh deleted", NOTHING);
+}
+
+#[test]
+fn nothing_is_left_after_the_data_directory_is_moved() {
+    check("leftovers.sh moved", NOTHING);
+}
+
+#[test]
+fn what_is_left_of_a_deleted_data_directory_is_found_by_down() {
+    check("leftovers.sh abandoned", NOTHING);
+}
+
+#[test]
+fn what_is_left_of_another_deleted_data_directory_is_found_by_down_all() {
+    check("leftovers.sh forgotten", NOTHING);
+    check("leftovers.sh forgotten-bare", NOTHING);
+}
+
 #[test]
 fn without_overlays_pods_change_no_file_of_the_machine() {
     check("read_only.sh", "seen\n");

@@ -1,6 +1,8 @@
 # Counts what there is before `ronde up` and after `ronde down`, in namespaces in which nothing else is.
 # Run as `unshare --net --mount --pid --fork --mount-proc bash leftovers.sh HOW`; says what is left. HOW it ends: `running`;
-# `killed`, ronde; `orphaned`, ronde and every supervisor; `bare`, the same on a machine without control groups.
+# `killed`, ronde; `orphaned`, ronde and every supervisor; `bare`, the same on a machine without control groups. Or the
+# data directory goes: `deleted` and `moved`, while ronde runs; `abandoned`, after it was killed, and `down` comes at once;
+# `forgotten`, after it and every supervisor were killed; `forgotten-bare`, the same without control groups.
 set -euo pipefail
 ip link set lo up
 
@@ -20,7 +22,7 @@ groups() { # those of all pods of this instance
         { grep -o '/ronde.*' || true; } | sort -u
 }
 
-if [[ $1 == bare ]]; then
+if [[ $1 == *bare ]]; then
     mount -t tmpfs none /sys/fs/cgroup
 fi
 count >before
@@ -37,15 +39,37 @@ kubectl wait --for=condition=Ready pod/memory pod/among --timeout 120s >/dev/nul
 kubectl rollout status deployment/web --timeout 120s >/dev/null
 groups >groups
 [[ $(count) != "$(cat before)" ]] || echo 'nothing was counted'
-if [[ $1 != running ]]; then
-    kill -KILL "$("$RONDE" status -o json | sed -n 's/.*"pid": \([0-9]*\).*/\1/p')"
-fi
-if [[ $1 == orphaned || $1 == bare ]]; then
+case $1 in
+running | deleted | moved) ;;
+*) kill -KILL "$("$RONDE" status -o json | sed -n 's/.*"pid": \([0-9]*\).*/\1/p')" ;;
+esac
+case $1 in
+orphaned | bare | forgotten*)
     for lock in "$RONDE_DATA_DIR"/node/pods/*/supervisor.lock; do kill -KILL "$(cat "$lock")"; done
-fi
-"$RONDE" down --quiet
+    ;;
+esac
+case $1 in
+deleted)
+    rm -rf "$RONDE_DATA_DIR" || rm -rf "$RONDE_DATA_DIR" # what is being written may be in the way
+    ;;
+moved) mv "$RONDE_DATA_DIR" moved ;;
+abandoned)
+    rm -rf "$RONDE_DATA_DIR"
+    "$RONDE" status --all | grep -q -E ' (orphaned|pods without daemon) .* '"$RONDE_DATA_DIR"'$' || "$RONDE" status --all
+    "$RONDE" down 2>said || cat said
+    grep -q "removed what was left of instance" said || cat said
+    ;;
+forgotten*)
+    rm -rf "$RONDE_DATA_DIR"
+    "$RONDE" status --all -o json | grep -q '"state": "orphaned"' || "$RONDE" status --all
+    RONDE_DATA_DIR=$PWD/another "$RONDE" down 2>said || cat said
+    grep -q 'remove it with `ronde down --instance ' said || cat said
+    "$RONDE" down --all --quiet
+    ;;
+*) "$RONDE" down --quiet ;;
+esac
 # What was killed may still be seen for a moment.
-for _ in {1..50}; do
+for _ in {1..300}; do
     count >after
     cmp -s before after && break
     sleep 0.1
@@ -54,4 +78,7 @@ diff before after
 while read -r group; do
     find /sys/fs/cgroup -path "*$group" -type d
 done <groups
+[[ ! -e $RONDE_DATA_DIR || $1 != @(deleted|moved|abandoned|forgotten*) ]] || find "$RONDE_DATA_DIR"
+[[ $("$RONDE" status --all 2>&1) == 'no instance of this user is on this machine' ]] || "$RONDE" status --all
+if grep -q 'name: ronde' "$HOME/.kube/config" 2>/dev/null; then cat "$HOME/.kube/config"; fi
 echo 'nothing is left'

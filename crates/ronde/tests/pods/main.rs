@@ -11,6 +11,7 @@
 #[path = "../clients/client.rs"]
 mod client;
 mod cluster;
+mod disk;
 #[path = "../clients/expectation.rs"]
 mod expectation;
 mod leftovers;
@@ -55,7 +56,7 @@ macro_rules! transcripts {
 
         #[test]
         fn every_transcript_is_run() {
-            let own = ["nodes", "seed_002_auto_mode", "seed_002_elastic_training", "seed_003_gang"];
+            let own = ["isolation", "nodes", "seed_002_auto_mode", "seed_002_elastic_training", "seed_003_gang"];
             let mut names: Vec<&str> = own.into_iter().chain([$(stringify!($name)),+]).collect();
             names.sort_unstable();
             assert_eq!(transcript::names_in(&directory().join("transcripts")), names);
@@ -121,6 +122,18 @@ fn exec_and_cp_over_spdy() {
         let home = Home::beside(&cluster.sandbox, &format!("{name}-spdy"), Path::new(&programs));
         transcript::run(&home, &directory().join(format!("transcripts/{name}.transcript")));
     }
+}
+
+/// On a machine whose data directory and kubeconfig are where a user has them: in folders that pods see.
+#[test]
+fn isolation() {
+    if Program::find_all(&[]).is_none() || !is_there("root") || !is_there("python3") {
+        return;
+    }
+    // Not in `/tmp`, of which pods have their own.
+    let sandbox = Sandbox::inside(Path::new(env!("CARGO_TARGET_TMPDIR")));
+    let Some(cluster) = Cluster::start(sandbox, "--nodes 1") else { return };
+    play(&cluster, "isolation");
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! The same without root: an ordinary user's machine lives in a user namespace.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::{os::unix::fs::PermissionsExt as _, path::Path};
 
 use fs_err as fs;
-use ronde_sim::{is_root, program, skip};
+use ronde_sim::{is_root, program, skip, wait_until};
 
 use crate::{
     client::{Home, Program},
     directory, play_in,
-    sandbox::Sandbox,
+    sandbox::{LIMIT, Sandbox},
 };
 
 /// `nobody`, whom every machine has.
@@ -46,6 +46,37 @@ fn an_ordinary_user_has_pods_that_find_each_other() {
     assert_eq!(home.run("pgrep -cf 'http.server 18080$'").stdout, b"0\n", "nothing runs");
 }
 
+#[test]
+fn an_ordinary_user_who_deletes_the_data_directory_has_nothing_left() {
+    let sandbox = Sandbox::new();
+    let Some((user, _)) = User::up(&sandbox) else { return };
+    let home = Home::of(&sandbox, &directory().join("bin"));
+    home.succeed("kubectl run sleeper --image none -- sleep 86420");
+    home.succeed("kubectl wait --for=condition=Ready pod/sleeper --timeout 120s");
+    let data_dir = sandbox.path("data");
+    let listed = || user.instances(data_dir.to_str().unwrap());
+    assert_eq!(
+        listed().first().map(|one| (one["state"].clone(), one["pods"].clone())),
+        Some(("running".into(), 1.into()))
+    );
+
+    // 1. Without a daemon that could notice, and at once.
+    sandbox.kill_9();
+    assert_eq!(listed()[0]["state"], "podsWithoutDaemon");
+    fs::remove_dir_all(&data_dir).unwrap();
+    user.ronde("down");
+    assert_eq!(listed(), Vec::<serde_json::Value>::new());
+    assert_eq!(home.run("pgrep -cf 'sleep 86420$'").stdout, b"0\n", "nothing runs");
+
+    // 2. With one.
+    user.ronde("up --detach --listen 127.0.0.1:0 --nodes 1");
+    home.succeed("kubectl run sleeper --image none -- sleep 86421");
+    home.succeed("kubectl wait --for=condition=Ready pod/sleeper --timeout 120s");
+    fs::rename(&data_dir, sandbox.path("elsewhere")).unwrap();
+    let is_gone = || (listed().is_empty() && home.run("pgrep -cf 'sleep 86421$'").stdout == b"0\n").then_some(());
+    wait_until("all of it ends", LIMIT, is_gone);
+}
+
 /// Whether this machine lets everybody link a network of their own to its own.
 fn is_link_possible() -> bool {
     let is_open = |path| fs::metadata(path).is_ok_and(|tun| tun.permissions().mode() & 0o006 == 0o006);
@@ -77,6 +108,19 @@ impl<'a> User<'a> {
         fs::copy(env!("CARGO_BIN_EXE_ronde"), sandbox.path("ronde")).unwrap();
         std::os::unix::fs::chown(sandbox.path(""), Some(USER), Some(USER)).unwrap();
         Self { sandbox }
+    }
+
+    /// The instances of this user on some data directory, wherever that is now.
+    fn instances(&self, data_dir: &str) -> Vec<serde_json::Value> {
+        let program = self.sandbox.path("ronde");
+        let line = format!("--reuid={USER} --regid={USER} --clear-groups {} status --all -o json", program.display());
+        let output = self.sandbox.command_of("setpriv", &line).output().unwrap();
+        assert!(output.status.success(), "{}", self.sandbox.describe(&line, &output));
+        let all: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+        let folder = Path::new(data_dir).parent().unwrap();
+        all.into_iter()
+            .filter(|one| one["dataDir"].as_str().is_some_and(|dir| Path::new(dir).starts_with(folder)))
+            .collect()
     }
 
     fn ronde(&self, line: &str) -> String {

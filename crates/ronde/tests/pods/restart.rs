@@ -268,3 +268,22 @@ fn crashes_do_not_fill_the_disk() {
     wait_until("the first attempts are cleared away", LIMIT, || (left("0") == kept && left("1") == kept).then_some(()));
     assert_eq!(home.succeed("kubectl logs crash --previous"), "words\n");
 }
+
+/// On another machine there are no processes of pods, only what the API says of them.
+#[test]
+fn pods_of_a_restored_backup_start_anew() {
+    let Some((cluster, home)) = start() else { return };
+    home.succeed("kubectl run always --image example.test/pod:1 -- sleep 87661");
+    home.succeed("kubectl run never --image example.test/pod:1 --restart Never -- sleep 87662");
+    home.succeed("kubectl wait --for=condition=Ready pod/always pod/never --timeout 120s");
+    let uid = uid(&home, "always");
+    for line in ["backup cluster.backup", "down --delete-data", "restore cluster.backup"] {
+        let output = cluster.sandbox.run(line);
+        assert!(output.status.success(), "{}", cluster.sandbox.describe(line, &output));
+    }
+    cluster.up(NODES);
+    home.succeed("eventually 'pgrep -f \"^sleep 87661$\"'");
+    home.succeed("kubectl wait --for=condition=Ready pod/always --timeout 120s");
+    assert_eq!(self::uid(&home, "always"), uid);
+    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/never --timeout 120s");
+}

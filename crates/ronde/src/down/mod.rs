@@ -1,13 +1,18 @@
 //! `ronde down`: stops the instance of a data directory and takes its entries out of the kubeconfig.
 //!
 //! Saying it twice, or after `kill -9`, is fine: whatever is left gets cleaned up. The process is found by the lock it
-//! holds and held by a pidfd, so a process that merely got the same number is never signalled.
+//! holds and held by a pidfd, so a process that merely got the same number is never signalled. What is left of an
+//! instance whose data directory is gone is the business of [`leftovers`].
+
+mod leftovers;
 
 use std::{io, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
 use ronde_node::{
+    instances as marks,
     machine::rootless,
     net::Place,
+    start,
     sweep::{self, Swept},
 };
 use ronde_process::Alone;
@@ -24,6 +29,7 @@ use crate::{
     data_dir::{DataDir, DataDirError},
     environment,
     failure::{Answer, Blame, Failure, Outcome},
+    instances::count_pods,
     kubeconfig::{self, NAME, Record},
     lock::{self, About, Holder, Lock, LockError},
     printer::Printer,
@@ -48,6 +54,8 @@ pub enum DownError {
     Stuck { pid: i32 },
     #[error("cannot stop the pods")]
     Sweep { source: io::Error },
+    #[error("cannot run `ronde down` for each instance")]
+    Spawn { source: io::Error },
 }
 
 impl Failure for DownError {
@@ -59,44 +67,59 @@ impl Failure for DownError {
         match self {
             Self::OutOfReach { .. } => Some("run `ronde down` where it was started".to_owned()),
             Self::Signal { .. } => Some("run `ronde down` as the user who started it".to_owned()),
-            Self::Stuck { .. } | Self::Sweep { .. } => None,
+            Self::Stuck { .. } | Self::Sweep { .. } | Self::Spawn { .. } => None,
         }
     }
 }
 
 /// Runs the verb.
 pub fn run(args: &DownArgs, context: &Context) -> Outcome {
+    if args.all {
+        return leftovers::down_all(context);
+    }
+    let named = match &args.instance {
+        Some(name) => {
+            let instance = leftovers::by_name(name, context)?;
+            match instance.data_dir.clone().filter(|path| leftovers::is_data_dir(path, context)) {
+                Some(data_dir) => Some(data_dir),
+                None => return leftovers::remove(&instance, context),
+            }
+        }
+        None => args.data_dir.data_dir.clone(),
+    };
+    down(&DataDir::resolve(named.as_deref(), &context.environment)?, args.delete_data, context)
+}
+
+/// Stops the instance of a data directory.
+fn down(data_dir: &DataDir, delete_data: bool, context: &Context) -> Outcome {
     let printer = context.printer;
-    let data_dir = DataDir::resolve(args.data_dir.data_dir.as_deref(), &context.environment)?;
     if !data_dir.is_ours()? {
-        if args.delete_data && data_dir.path().exists() {
+        if delete_data && data_dir.path().exists() {
             return Err(DataDirError::Foreign { path: data_dir.path().to_owned() }.into());
         }
-        printer.say(format_args!("ronde is not running (no data in {})", data_dir.path().display()));
-        return Ok(Answer::Done);
+        return leftovers::down_missing(data_dir.path(), context);
     }
     let record = Record::load(data_dir.path());
 
     // 1. Nothing runs any more.
-    match stop(&data_dir, printer)? {
+    match stop(data_dir, printer)? {
         Some(pid) => printer.say(format_args!("stopped ronde (process {pid})")),
         None => printer.say(format_args!("ronde is not running (data in {})", data_dir.path().display())),
     }
 
     // 2. Nothing may start while we tidy up: pods, links and control groups go first.
     let lock = Lock::take(data_dir.path(), &about())?;
-    let swept = sweep(&data_dir, context)?;
+    let swept = sweep(data_dir, context)?;
     if swept.pods > 0 {
-        let pods = if swept.pods == 1 { "pod" } else { "pods" };
-        printer.say(format_args!("stopped {} {pods}", swept.pods));
+        printer.say(format_args!("stopped {}", count_pods(swept.pods)));
     }
-    kubeconfig::remove(data_dir.path())?;
+    kubeconfig::remove(data_dir.path(), None)?;
     if let Some(record) = record {
         printer.say(format_args!("removed the context `{NAME}` from {}", record.kubeconfig.display()));
     }
 
     // 3. What the user asked to be deleted.
-    if args.delete_data {
+    if delete_data {
         let size = data_dir.size()?;
         data_dir.delete()?;
         let mebibytes = size.bytes as f64 / 1_048_576.0;
@@ -122,7 +145,12 @@ fn sweep(data_dir: &DataDir, context: &Context) -> Result<Swept, Box<dyn Failure
     };
     let is_allowed = is_home || context.environment.is_root;
     let runtime = client::runtime()?;
-    let swept = runtime.block_on(sweep::sweep(data_dir.path(), is_allowed.then_some(&place))).map_err(fail)?;
+    let place = is_allowed.then_some(&place);
+    let mut swept = runtime.block_on(sweep::sweep(data_dir.path(), place)).map_err(fail)?;
+    // Pods of a directory that was here before, which have lost their folders.
+    let name = start::instance(data_dir.path());
+    let on_host = place.filter(|place| matches!(place, Place::Host));
+    swept.pods += runtime.block_on(marks::remove(&name, on_host)).map_err(fail)?;
     rootless::leave(&node).map_err(fail)?;
     Ok(swept)
 }
@@ -135,19 +163,25 @@ fn about() -> About {
 /// Stops whoever uses the data directory; returns the process that was stopped.
 fn stop(data_dir: &DataDir, printer: Printer) -> Result<Option<i32>, Box<dyn Failure>> {
     let Some((pid, process)) = find(data_dir)? else { return Ok(None) };
+    end_process(pid, &process, printer)?;
+    Ok(Some(pid.as_raw_nonzero().get()))
+}
+
+/// Ends a process: it is told, waited for, and killed in the end.
+fn end_process(pid: Pid, process: &OwnedFd, printer: Printer) -> Result<(), DownError> {
     let id = pid.as_raw_nonzero().get();
     let fail = |source: Errno| DownError::Signal { pid: id, source: source.into() };
-    signal(&process, Signal::TERM).map_err(fail)?;
-    if ends_within(&process, SILENCE) {
-        return Ok(Some(id));
+    signal(process, Signal::TERM).map_err(fail)?;
+    if ends_within(process, SILENCE) {
+        return Ok(());
     }
     printer.say(format_args!("waiting for process {id} to finish (at most {} s)", GRACE.as_secs()));
-    if ends_within(&process, GRACE) {
-        return Ok(Some(id));
+    if ends_within(process, GRACE) {
+        return Ok(());
     }
     printer.say(format_args!("process {id} does not finish: killing it (whatever it acknowledged is on disk)"));
-    signal(&process, Signal::KILL).map_err(fail)?;
-    if ends_within(&process, KILL) { Ok(Some(id)) } else { Err(DownError::Stuck { pid: id }.into()) }
+    signal(process, Signal::KILL).map_err(fail)?;
+    if ends_within(process, KILL) { Ok(()) } else { Err(DownError::Stuck { pid: id }) }
 }
 
 /// Returns the process that holds the lock, together with a handle that no other process can slip into.
