@@ -11,7 +11,7 @@ use crate::{
     gate::{exception, wait_apart},
     handle::{self, Handle, Outcome},
     options::Options,
-    work::Ask,
+    request::Request,
 };
 
 /// A rank's place in a ring.
@@ -83,18 +83,20 @@ impl Engine {
         Ok(self.inner()?.size())
     }
 
-    /// Puts an operation in and returns at once; `keep` lives until it is done.
-    fn submit(&self, ask: Ask<'_>, keep: Py<PyAny>) -> PyResult<Handle> {
+    /// Puts an operation in and returns at once; the object that asks for it lives until it is done.
+    fn submit(&self, request: &Bound<'_, PyAny>, number: u64) -> PyResult<Handle> {
         handle::sweep();
-        let handle = self.inner()?.submit(ask.work()?).map_err(|error| exception(&error))?;
-        Ok(Handle::new(handle, keep))
+        let work = request.extract::<Request<'_>>()?.work(number)?;
+        let handle = self.inner()?.submit(work).map_err(|error| exception(&error))?;
+        Ok(Handle::new(handle, request.clone().unbind()))
     }
 
     /// Does an operation and waits for it, in this thread where possible.
-    fn run(&self, py: Python<'_>, ask: Ask<'_>, keep: Py<PyAny>) -> PyResult<Outcome> {
+    fn run(&self, request: &Bound<'_, PyAny>, number: u64) -> PyResult<Outcome> {
         handle::sweep();
-        let handle = self.inner()?.begin(ask.work()?).map_err(|error| exception(&error))?;
-        Handle::new(handle, keep).wait(py)
+        let work = request.extract::<Request<'_>>()?.work(number)?;
+        let handle = self.inner()?.begin(work).map_err(|error| exception(&error))?;
+        Handle::new(handle, request.clone().unbind()).wait(request.py())
     }
 
     fn add_process_set(&self, py: Python<'_>, ranks: Vec<usize>) -> PyResult<u32> {

@@ -12,15 +12,15 @@ mod handle;
 mod log;
 mod memory;
 mod options;
+mod request;
 mod server;
-mod work;
 
 use pyo3::prelude::*;
 
 /// The engine under `ronde` and `horovod`.
 #[pymodule(name = "_ronde")]
 mod ronde {
-    use super::{Bound, PyModule, PyResult};
+    use super::{Bound, PyModule, PyModuleMethods as _, PyResult};
     #[pymodule_export]
     use super::{
         desk::Desk,
@@ -33,6 +33,8 @@ mod ronde {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("TYPE_CODES", super::request::type_codes(module.py())?)?;
+        module.add("REDUCTION_CODES", super::request::reduction_codes(module.py())?)?;
         super::forks::watch(module)
     }
 }

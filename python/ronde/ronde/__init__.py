@@ -4,10 +4,9 @@
 
 For who reads the code: `_settings.py` alone reads the environment and `_bootstrap.py` finds a
 rendezvous where no launcher of ours runs one (`_pmi.py` speaks with MPICH's); `_basics.py` holds
-the engine; `_ops.py` puts operations in and waits, over an adapter (`numpy.py`,
-`torch/_adapter.py`) that knows what a tensor is, and `_operations.py` has all their forms for any
-framework; `torch/` is Horovod's API, `elastic.py` the states and the loop of elastic jobs, which
-get their places through `_desk.py`; `_launch.py` runs a function through `ronde run`, and
+the engine; `_operations.py` has all operations for any framework, over an adapter (`numpy.py`,
+`torch/_adapter.py`) that knows what a tensor is; `torch/` is Horovod's API, `elastic.py` the states
+and the loop of elastic jobs, which get their places through `_desk.py`; `_launch.py` runs a function through `ronde run`, and
 `_task.py` is its ranks' side. `python/horovod` has names only. What type checkers see is in the
 `.pyi` beside a module; a test compares the two.
 """
@@ -16,7 +15,7 @@ from ronde._basics import *  # noqa: F403
 from ronde._basics import __all__ as _names
 from ronde._basics import basics as _basics
 from ronde._objects import allgather_object, broadcast_object
-from ronde._ops import Adasum, Average, Max, Min, Product, Sum, barrier, join
+from ronde._operations import Adasum, Average, Max, Min, Product, Sum, barrier, join
 from ronde.exceptions import HorovodInternalError, HostsUpdatedInterrupt, MismatchError
 from ronde.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 

@@ -7,6 +7,7 @@ import os
 
 from ronde import _bootstrap, _desk, _settings
 from ronde._ronde import (
+    TYPE_CODES,
     Engine,
     HorovodInternalError,
     InitializationError,
@@ -16,7 +17,16 @@ from ronde._ronde import (
 )
 
 _NOT_STARTED = "Horovod has not been initialized; use hvd.init()."
-_UINT8 = 0
+
+
+class _HostNames:
+    """Gathers what each rank says of its host, before there is a framework to ask for it."""
+
+    kind, details, name, is_group, process_set_id = "allgather", None, "ronde.hosts", False, 0
+
+    def __init__(self, buffer):
+        self.buffer = buffer
+        self.memory = [(TYPE_CODES["uint8"], (1, len(buffer)), ctypes.addressof(buffer), None)]
 
 
 class Basics:
@@ -148,8 +158,7 @@ class Basics:
         hosts = [own]
         if self._size > 1:
             told = ctypes.create_string_buffer(own, len(own))
-            ask = ("allgather", None, "ronde.hosts", [(_UINT8, (1, len(own)), ctypes.addressof(told), None)], 0)
-            outcome = self._engine.run(ask, told)
+            outcome = self._engine.run(_HostNames(told), 0)
             heard = ctypes.create_string_buffer(len(own) * self._size)
             outcome.copy_to(0, ctypes.addressof(heard))
             hosts = [heard.raw[at : at + len(own)] for at in range(0, len(heard), len(own))]

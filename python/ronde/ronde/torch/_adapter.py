@@ -4,19 +4,9 @@ import operator
 
 import torch
 
-_CODES = {
-    torch.uint8: 0,
-    torch.int8: 1,
-    torch.int16: 3,
-    torch.int32: 4,
-    torch.int64: 5,
-    torch.float16: 6,
-    torch.float32: 7,
-    torch.float64: 8,
-    torch.bool: 9,
-    torch.bfloat16: 10,
-}
+from ronde._ronde import TYPE_CODES
 
+_CODES = {getattr(torch, name): code for name, code in TYPE_CODES.items()}
 
 # Asking for the device by name takes longer; old versions know no other way.
 _is_cpu = operator.attrgetter("is_cpu") if hasattr(torch.Tensor, "is_cpu") else lambda tensor: tensor.device.type == "cpu"
@@ -31,7 +21,7 @@ def checked(tensor):
     return tensor
 
 
-def place(tensor):
+def memory(tensor):
     code = _CODES.get(tensor.dtype)
     if code is None:
         raise ValueError(f"Tensor type {tensor.type()} is not supported.")

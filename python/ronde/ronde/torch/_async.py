@@ -2,15 +2,14 @@
 
 import torch
 
-from ronde import _ops
-from ronde._operations import Operations
-from ronde._ops import Average, Sum
+from ronde._operations import Average, Operations, Sum, run, start, synchronize
+from ronde._operations import join as _join
 from ronde.process_sets import global_process_set
 from ronde.torch import _adapter
 
 # Those in place are the users' too; the others get their gradients in `_sync.py`.
-waiting = Operations(_adapter, _ops.run)
-_starting = Operations(_adapter, _ops.start)
+waiting = Operations(_adapter, run)
+_starting = Operations(_adapter, start)
 
 allgather_async = _starting.allgather
 allreduce_, allreduce_async, allreduce_async_ = waiting.allreduce_, _starting.allreduce, _starting.allreduce_
@@ -32,8 +31,8 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
     values = allgather_async(tensor._values(), f"{name}.values", process_set)
 
     def finish():
-        all_values = _ops.synchronize(values)
-        all_indices = _ops.synchronize(indices).transpose(0, 1)
+        all_values = synchronize(values)
+        all_indices = synchronize(indices).transpose(0, 1)
         if op == Average:
             all_values = all_values / process_set.size()
         return torch.sparse_coo_tensor(all_indices, all_values, tensor.size())
@@ -43,4 +42,4 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
 
 def join(device=-1):
     """Says that this rank has no more data; waits until nobody has, and returns the rank that was last."""
-    return _ops.join()
+    return _join()

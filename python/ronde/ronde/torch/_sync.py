@@ -3,8 +3,7 @@
 import torch
 from torch.autograd import Function
 
-from ronde import _ops
-from ronde._ops import Average, Sum
+from ronde._operations import Average, Sum, reduce_op
 from ronde.process_sets import global_process_set
 from ronde.torch._adapter import checked
 from ronde.torch._async import waiting
@@ -141,7 +140,7 @@ def allreduce(
     postscale_factor=1.0,
     process_set=global_process_set,
 ):
-    op = _ops.reduce_op(op, average)
+    op = reduce_op(op, average)
     small, ctx = compression.compress(checked(tensor))
     result = HorovodAllreduce.apply(small, None, name, op, prescale_factor, postscale_factor, process_set)
     return compression.decompress(result, ctx)
@@ -157,7 +156,7 @@ def grouped_allreduce(
     postscale_factor=1.0,
     process_set=global_process_set,
 ):
-    op = _ops.reduce_op(op, average)
+    op = reduce_op(op, average)
     small, contexts = zip(*(compression.compress(checked(tensor)) for tensor in tensors))
     results = HorovodGroupedAllreduce.apply(None, name, op, prescale_factor, postscale_factor, process_set, *small)
     return [compression.decompress(result, ctx) for result, ctx in zip(results, contexts)]

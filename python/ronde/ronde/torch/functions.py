@@ -4,8 +4,8 @@ import collections.abc
 
 import torch
 
-from ronde import _ops
 from ronde._objects import allgather_object, broadcast_object
+from ronde._operations import synchronize
 from ronde.process_sets import global_process_set
 from ronde.torch import _async
 
@@ -23,7 +23,7 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
         if torch.is_tensor(tensor):
             handles.append(_async.broadcast_async_(tensor, root_rank, name, process_set))
     for handle in handles:
-        _ops.synchronize(handle)
+        synchronize(handle)
 
 
 def broadcast_optimizer_state(optimizer, root_rank, model=None):

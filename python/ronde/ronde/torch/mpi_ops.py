@@ -3,9 +3,9 @@
 from ronde._basics import *  # noqa: F403
 from ronde._basics import __all__ as _names
 from ronde._basics import basics as _basics
-from ronde._ops import Adasum, Average, Max, Min, Product, Sum, barrier, poll, synchronize
-from ronde._ops import _pending as _handle_map
-from ronde._ops import reduce_op as handle_average_backwards_compatibility
+from ronde._operations import Adasum, Average, Max, Min, Product, Sum, barrier, poll, synchronize
+from ronde._operations import _pending as _handle_map
+from ronde._operations import reduce_op as handle_average_backwards_compatibility
 from ronde.torch._async import (
     allgather_async,
     allreduce_,

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 import torch
 
-from ronde import _ops, _settings
+from ronde import _operations, _settings
 from ronde._basics import basics
 from ronde._objects import broadcast_object
-from ronde._ops import Adasum, Average
+from ronde._operations import Adasum, Average
 from ronde.process_sets import global_process_set
 from ronde.torch import _async
 from ronde.torch.compression import Compression
@@ -28,7 +28,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self.process_set = options["process_set"]
         self._parameter_names = _names(self.param_groups, named_parameters)
         # A step of another optimizer may have been interrupted a moment ago; parameters of both may have the same names.
-        _ops.free_names()
+        _operations.free_names()
         self._handles = {}
         self._grad_accs = []
         self._made_dense = set()
@@ -145,7 +145,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 p.grad = handle()
             else:
                 if handle not in waited:
-                    _ops.synchronize(handle)
+                    _operations.synchronize(handle)
                     waited.add(handle)
                 ctx, small = ctx
                 if small is not p.grad:
@@ -211,7 +211,7 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
         self.backward_passes_per_step = options["backward_passes_per_step"]
         self.process_set = options["process_set"]
         self._parameter_names = _names(self.param_groups, named_parameters)
-        _ops.free_names()
+        _operations.free_names()
 
     def synchronize(self):
         """There is nothing to wait for before step()."""
@@ -237,7 +237,7 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
                 handle = _async.allreduce_async_(small, name=name, op=Adasum, process_set=self.process_set)
                 handles.append((handle, ctx))
             for p, start, (handle, ctx) in zip(members, before, handles):
-                p.copy_(start + self._compression.decompress(_ops.synchronize(handle), ctx))
+                p.copy_(start + self._compression.decompress(_operations.synchronize(handle), ctx))
         return loss
 
     def zero_grad(self, *args, **kwargs):
@@ -279,7 +279,7 @@ def DistributedOptimizer(
     process_set=global_process_set,
 ):
     """An optimizer of the same class that reduces gradients over the members of a process set before it steps."""
-    _ops.check_op(op)
+    _operations.check_op(op)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor not supported with op != Average")
     if num_groups:

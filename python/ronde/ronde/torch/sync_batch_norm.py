@@ -6,7 +6,7 @@ from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ronde._basics import basics
-from ronde._ops import Sum
+from ronde._operations import Sum
 from ronde.torch._async import allreduce_
 
 

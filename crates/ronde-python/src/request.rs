@@ -1,28 +1,56 @@
-//! What Python asks for, made [`Work`] of the engine.
+//! What Python asks for, made [`Work`] of the engine; and the numbers that stand for types and reductions there.
 
-use pyo3::{exceptions::PyValueError, prelude::*};
+use pyo3::{
+    exceptions::PyValueError,
+    prelude::*,
+    pybacked::PyBackedStr,
+    types::{IntoPyDict as _, PyDict},
+};
 use ronde_collective::{DataType, Operation, Rank, ReduceOp, Reduction, SetId, Shape, Tensor, Work};
 
 use crate::memory;
 
-/// An operation's kind, what only that kind needs, its name, its tensors and its process set.
+/// An operation, read from the attributes of `ronde._operations.Operation`.
 #[derive(Debug, FromPyObject)]
-pub(crate) struct Ask<'py>(String, Bound<'py, PyAny>, String, Vec<Place>, u32);
+pub(crate) struct Request<'py> {
+    kind: PyBackedStr,
+    /// What only this kind needs.
+    details: Bound<'py, PyAny>,
+    /// As the caller calls it.
+    name: Option<PyBackedStr>,
+    is_group: bool,
+    process_set_id: Option<u32>,
+    memory: Vec<Memory>,
+}
 
 /// A tensor's type, shape and address, and the address of the result if it is another one.
 #[derive(Debug, FromPyObject)]
-struct Place(u8, Vec<usize>, usize, Option<usize>);
+struct Memory(u8, Vec<usize>, usize, Option<usize>);
 
-impl Ask<'_> {
-    pub(crate) fn work(self) -> PyResult<Work> {
-        let Self(kind, details, name, places, set) = self;
-        let operation = operation(&kind, &details)?;
-        let tensors = places.into_iter().map(Place::tensor).collect::<PyResult<_>>()?;
+impl Request<'_> {
+    /// `number` is the name of an operation that has none.
+    pub(crate) fn work(self, number: u64) -> PyResult<Work> {
+        let operation = operation(&self.kind, &self.details)?;
+        let set = self.process_set_id.ok_or_else(|| {
+            let text = format!("{}: Process set provided does not exist, or has not been registered.", self.kind);
+            PyValueError::new_err(text)
+        })?;
+        let name = self.full_name(number);
+        let tensors = self.memory.into_iter().map(Memory::tensor).collect::<PyResult<_>>()?;
         Ok(Work::new(name, operation, tensors).on(SetId(set)))
+    }
+
+    /// The name that Horovod's users see, in a timeline for example.
+    fn full_name(&self, number: u64) -> String {
+        let (group, kind) = (if self.is_group { "grouped_" } else { "" }, &self.kind);
+        match &self.name {
+            Some(name) => format!("{group}{kind}.{name}"),
+            None => format!("{group}{kind}.noname.{number}"),
+        }
     }
 }
 
-impl Place {
+impl Memory {
     fn tensor(self) -> PyResult<Tensor> {
         let Self(code, dimensions, input, output) = self;
         let dtype = DataType::from_code(code);
@@ -63,4 +91,14 @@ fn reduction(details: &Bound<'_, PyAny>) -> PyResult<Reduction> {
 
 fn reductions() -> String {
     ReduceOp::ALL.map(|op| op.to_string()).join(", ")
+}
+
+/// The number of each element type, by the name that NumPy and PyTorch have for it.
+pub(crate) fn type_codes(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    DataType::ALL.map(|dtype| (dtype.to_string(), dtype.code())).into_py_dict(py)
+}
+
+/// The number of each reduction, by Horovod's name, in Horovod's order.
+pub(crate) fn reduction_codes(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    ReduceOp::ALL.map(|op| (op.to_string(), op.code())).into_py_dict(py)
 }
