@@ -17,7 +17,7 @@ TIMEOUT_SECONDS = 300
 
 
 class Job:
-    """A launcher with its hosts in a file, and all that it says."""
+    """A launcher with its hosts in a file, which it reads itself, and all that it says."""
 
     def __init__(self, folder, hosts, words, program):
         self.folder = folder
@@ -25,7 +25,7 @@ class Job:
         file = str(folder / "hosts")
         environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(sys.path), RONDE_HOSTS_FILE=file)
         environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] = "120"
-        command = [HOROVODRUN, *words.split(), "--host-discovery-script", f"cat {file}", sys.executable, *program]
+        command = [HOROVODRUN, *words.split(), "--host-discovery-script", str(folder / "discover_hosts.sh"), sys.executable, *program]
         self.process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )

@@ -1,7 +1,9 @@
 //! A job under measurement: the launcher as a process, its hosts in a file, and what its workers say.
 
 use std::{
+    fs::Permissions,
     io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::mpsc,
@@ -46,8 +48,10 @@ impl Job {
         let path = |name: &str| folder.path().join(name);
         fs_err::write(path("hosts"), hosts.join("\n"))?;
         fs_err::write(path("worker.py"), peer.script)?;
-        fs_err::write(path("discover.sh"), discovery(folder.path()))?;
-        let script = format!("sh {}", path("discover.sh").display());
+        // Other launchers run it; ours reads the list beside it, if told where that is.
+        fs_err::write(path("discover_hosts.sh"), discovery(folder.path()))?;
+        fs_err::set_permissions(path("discover_hosts.sh"), Permissions::from_mode(0o755))?;
+        let script = path("discover_hosts.sh").display().to_string();
         let mut command = peer.launch(&["-np", ranks, "--min-np", "1", "--host-discovery-script", &script]);
         if peer.is_watching {
             command.env("RONDE_HOSTS_FILE", path("hosts"));
@@ -161,7 +165,7 @@ impl Drop for Job {
 fn discovery(folder: &Path) -> String {
     let folder = folder.display();
     let note = format!(r#"echo "$(date +%s.%N)" $hosts >> {folder}/told"#);
-    format!("hosts=$(cat {folder}/hosts)\n{note}\necho \"$hosts\"\n")
+    format!("#!/bin/sh\nhosts=$(cat {folder}/hosts)\n{note}\necho \"$hosts\"\n")
 }
 
 /// The words of a worker, without who it is.

@@ -1,7 +1,8 @@
 //! Keeps copies of a job's host list, and lets the agents of hosts that leave it go.
 //!
 //! The source is a file of a ConfigMap volume, which changes by a swap of links: it is read again and again
-//! ([`POLL`]), never watched. Copies are written whole or not at all.
+//! ([`POLL`]), never watched. Copies are written whole or not at all. What is in the files is the controller's affair:
+//! here only the names of the hosts are read.
 
 use std::{
     collections::BTreeSet,
@@ -20,8 +21,9 @@ use super::{client, reach::Caller};
 
 /// A change reaches the launcher in this time; reading a small file so often costs nothing that shows.
 const POLL: Duration = Duration::from_millis(50);
-/// The name of the list in a folder.
+/// The name of the list in a folder, and of the same list with lines `host slots=n`, which is beside it.
 const LIST: &str = "hostfile";
+const DEEPSPEED_LIST: &str = "deepspeed-hostfile";
 /// An agent that cannot be reached for so long is gone, or of no use to anybody.
 const RELEASE_TRIES: u32 = 120;
 const RELEASE_PAUSE: Duration = Duration::from_millis(500);
@@ -31,22 +33,29 @@ const RELEASE_PAUSE: Duration = Duration::from_millis(500);
 pub struct Mirror {
     /// A file, or a folder with a file `hostfile`. Its lines are `host:slots`.
     pub from: PathBuf,
-    /// Get the list as it is.
+    /// Get the list.
     pub to: Vec<PathBuf>,
-    /// Get the list with lines `host slots=n`.
+    /// Get the file `deepspeed-hostfile` from beside the list.
     pub deepspeed_to: Vec<PathBuf>,
 }
 
+/// The list, and the one for DeepSpeed if anybody wants it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct HostLists {
+    hosts: String,
+    deepspeed: Option<String>,
+}
+
 impl Mirror {
-    /// Copies the list once, and returns it.
-    pub fn copy(&self) -> io::Result<String> {
-        let list = self.read()?;
-        self.write(&list)?;
-        Ok(list)
+    /// Copies the lists once, and returns them.
+    pub(super) fn copy(&self) -> io::Result<HostLists> {
+        let lists = self.read()?;
+        self.write(&lists)?;
+        Ok(lists)
     }
 
-    /// Copies the list whenever it changes, and releases the hosts that leave it, as long as they stay away.
-    pub async fn follow(self, mut list: String, caller: Caller) {
+    /// Copies the lists whenever they change, and releases the hosts that leave, as long as they stay away.
+    pub(super) async fn follow(self, mut lists: HostLists, caller: Caller) {
         let mut ticks = interval(POLL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut releases = Releases::default();
@@ -54,26 +63,30 @@ impl Mirror {
             ticks.tick().await;
             // Between two versions there may be none, for a moment.
             let Ok(new) = self.read() else { continue };
-            if new == list {
+            if new == lists {
                 continue;
             }
             if let Err(error) = self.write(&new) {
                 tracing::warn!(%error, "cannot copy the host list");
                 continue;
             }
-            releases.change(&names(&list), &names(&new), &caller);
-            list = new;
+            releases.change(&names(&lists.hosts), &names(&new.hosts), &caller);
+            lists = new;
         }
     }
 
-    fn read(&self) -> io::Result<String> {
-        if self.from.is_dir() { fs::read_to_string(self.from.join(LIST)) } else { fs::read_to_string(&self.from) }
+    fn read(&self) -> io::Result<HostLists> {
+        let path = if self.from.is_dir() { self.from.join(LIST) } else { self.from.clone() };
+        let hosts = fs::read_to_string(&path)?;
+        let has_deepspeed = !self.deepspeed_to.is_empty();
+        let deepspeed = has_deepspeed.then(|| fs::read_to_string(path.with_file_name(DEEPSPEED_LIST))).transpose()?;
+        Ok(HostLists { hosts, deepspeed })
     }
 
-    fn write(&self, list: &str) -> io::Result<()> {
-        self.to.iter().try_for_each(|target| replace(target, list))?;
-        let deepspeed = for_deepspeed(list);
-        self.deepspeed_to.iter().try_for_each(|target| replace(target, &deepspeed))
+    fn write(&self, lists: &HostLists) -> io::Result<()> {
+        self.to.iter().try_for_each(|target| replace(target, &lists.hosts))?;
+        let Some(deepspeed) = &lists.deepspeed else { return Ok(()) };
+        self.deepspeed_to.iter().try_for_each(|target| replace(target, deepspeed))
     }
 }
 
@@ -118,17 +131,8 @@ async fn release(host: String, caller: Caller) {
 }
 
 fn names(list: &str) -> BTreeSet<String> {
-    entries(list).map(|(name, _)| name.to_owned()).collect()
-}
-
-/// The hosts of a list with their slots, one if none are given.
-fn entries(list: &str) -> impl Iterator<Item = (&str, &str)> {
     let lines = list.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.map(|line| line.rsplit_once(':').unwrap_or((line, "1")))
-}
-
-fn for_deepspeed(list: &str) -> String {
-    entries(list).map(|(host, slots)| format!("{host} slots={slots}\n")).collect()
+    lines.map(|line| line.rsplit_once(':').map_or(line, |(name, _)| name).to_owned()).collect()
 }
 
 /// Writes a file so that a reader sees the old text or the new one.
@@ -151,6 +155,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("hostfile"), "a-worker-0:2\na-worker-1:2\n").unwrap();
+        fs::write(at("deepspeed-hostfile"), "a-worker-0 slots=2\na-worker-1 slots=2\n").unwrap();
         let mirror = Mirror {
             from: folder.path().to_owned(),
             to: vec![at("edl/hostfile")],

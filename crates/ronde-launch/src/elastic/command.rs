@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     fmt,
     io::{self, Write as _},
-    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -12,7 +11,7 @@ use std::{
 use tokio::sync::mpsc;
 
 use super::{
-    discovery::{INTERVAL, Script, Source},
+    discovery::{HostList, INTERVAL, Script, Source},
     driver::counted,
     model::{Failure, HostSlots, Outcome, Settings},
     run::{self, ElasticEnd, ElasticJob},
@@ -110,20 +109,24 @@ fn settings(arguments: &Arguments, variables: &BTreeMap<String, String>) -> Resu
     Ok(settings)
 }
 
-/// Hosts by the script, else by the command line, else of the allocation of Slurm, else this machine.
+/// Hosts by the script, or the list that it prints; else by the command line, of the allocation of Slurm, this machine.
 fn source(
     arguments: &Arguments,
     variables: &BTreeMap<String, String>,
     allocation: Option<&[Host]>,
     patience: Duration,
 ) -> Result<Source, LaunchError> {
+    let slots_default = arguments.elastic.slots_per_host;
     if let Some(command) = &arguments.hosts.host_discovery_script {
+        let list = variables.get(HOSTS_VARIABLE).map(|path| HostList { path: path.into(), slots_default });
+        if let Some(list) = list.filter(|list| list.is_printed_by(command)) {
+            return Ok(Source::List(list));
+        }
         return Ok(Source::Script(Script {
             command: command.clone(),
             environment: variables.clone(),
             directory: surroundings::folder().map_err(LaunchError::Prepare)?,
-            slots_default: arguments.elastic.slots_per_host,
-            file: variables.get(HOSTS_VARIABLE).map(PathBuf::from),
+            slots_default,
             interval: INTERVAL,
             patience,
         }));

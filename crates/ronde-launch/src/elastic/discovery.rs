@@ -1,14 +1,15 @@
-//! Finds out which hosts the job may use: by a program that prints them, again and again, or by a file that is watched.
+//! Finds out which hosts the job may use: by a program that prints them, or by the host list of a training job.
 //!
-//! A program is given a time and a length of output, and a keeper, as ranks are: it ends with all that it started, also
-//! when the launcher is killed. A file is read when it changes, so a change is known within [`GLANCE`]. What is wrong
-//! with either is told in words; the driver decides what follows.
+//! A program is run every second. It is given a time and a length of output, and a keeper, as ranks are: it ends with
+//! all that it started, also when the launcher is killed. The list of a training job is read here, so that a change is
+//! known within [`POLL`]; the script that prints it is for other launchers. What is wrong with either is told in words;
+//! the driver decides what follows.
 
 use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use tokio::{
@@ -29,8 +30,10 @@ use crate::{
 
 /// Horovod's interval between two looks.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
-/// Between two glances at a file.
-const GLANCE: Duration = Duration::from_millis(50);
+/// Between two looks at the list of a training job; reading a small file so often costs nothing that shows.
+const POLL: Duration = Duration::from_millis(50);
+/// The program that prints the list of a training job, beside that list.
+const LIST_SCRIPT: &str = "discover_hosts.sh";
 /// More hosts than fit in here are not in one place.
 const OUTPUT_MAX: usize = 1024 * 1024;
 /// Of what a program says when it fails.
@@ -41,7 +44,23 @@ const ERROR_MAX: usize = 400;
 pub enum Source {
     /// They stay as they are.
     Fixed(Vec<HostSlots>),
+    List(HostList),
     Script(Script),
+}
+
+/// A file with `host` or `host:slots` in each line, which is replaced as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostList {
+    pub path: PathBuf,
+    /// For hosts without a number.
+    pub slots_default: Option<usize>,
+}
+
+impl HostList {
+    /// Tells whether a program is the one that prints this list.
+    pub fn is_printed_by(&self, command: &str) -> bool {
+        self.path.with_file_name(LIST_SCRIPT) == Path::new(command) && self.path.is_file()
+    }
 }
 
 /// A program that prints `host` or `host:slots` in each line.
@@ -54,8 +73,6 @@ pub struct Script {
     pub directory: PathBuf,
     /// For hosts without a number.
     pub slots_default: Option<usize>,
-    /// A file that changes whenever the program would print something else.
-    pub file: Option<PathBuf>,
     pub interval: Duration,
     /// A program that takes longer is stopped.
     pub patience: Duration,
@@ -67,37 +84,36 @@ pub(super) async fn watch(source: Source, events: mpsc::Sender<Event>) {
         Source::Fixed(hosts) => {
             let _ = events.send(Event::Hosts(hosts)).await;
         }
-        Source::Script(script) => follow(&script, &events).await,
+        Source::List(list) => follow_list(&list, &events).await,
+        Source::Script(script) => follow_script(&script, &events).await,
     }
 }
 
-async fn follow(script: &Script, events: &mpsc::Sender<Event>) {
+/// Tells of every change of the list.
+async fn follow_list(list: &HostList, events: &mpsc::Sender<Event>) {
+    let name = list.path.display().to_string();
+    let mut last = None;
     loop {
-        let mark = mark(script.file.as_deref());
-        let event = match look(script).await {
-            Ok(hosts) => Event::Hosts(hosts),
-            Err(error) => Event::DiscoveryFailed(error),
-        };
-        if events.send(event).await.is_err() {
-            return;
+        let text = fs_err::read(&list.path).map_err(|error| error.to_string());
+        if last.as_ref() != Some(&text) {
+            let hosts = text.as_ref().map_err(Clone::clone).and_then(|text| read(&name, text, list.slots_default));
+            if events.send(event(hosts)).await.is_err() {
+                return;
+            }
+            last = Some(text);
         }
-        wait(script, mark).await;
+        time::sleep(POLL).await;
     }
 }
 
-/// Waits for the next look: until the interval is over, or the file is another one.
-async fn wait(script: &Script, before: Option<(SystemTime, u64)>) {
-    let Some(file) = &script.file else { return time::sleep(script.interval).await };
-    let until = time::Instant::now() + script.interval;
-    while mark(Some(file)) == before && time::Instant::now() < until {
-        time::sleep(GLANCE).await;
+async fn follow_script(script: &Script, events: &mpsc::Sender<Event>) {
+    while events.send(event(look(script).await)).await.is_ok() {
+        time::sleep(script.interval).await;
     }
 }
 
-/// Tells one state of a file from another; a folder that Kubernetes mounts changes by its links.
-fn mark(file: Option<&Path>) -> Option<(SystemTime, u64)> {
-    let found = fs_err::metadata(file?).ok()?;
-    Some((found.modified().ok()?, std::os::unix::fs::MetadataExt::ino(&found)))
+fn event(hosts: Result<Vec<HostSlots>, String>) -> Event {
+    hosts.map_or_else(Event::DiscoveryFailed, Event::Hosts)
 }
 
 /// Runs the program once and reads what it prints.
@@ -144,16 +160,16 @@ fn said(stderr: &[u8]) -> String {
 }
 
 /// Reads hosts line by line; a host that is printed twice counts once.
-fn read(name: &str, stdout: &[u8], slots_default: Option<usize>) -> Result<Vec<HostSlots>, String> {
-    let text = std::str::from_utf8(stdout).map_err(|_| format!("`{name}` prints what is no text"))?;
+fn read(name: &str, text: &[u8], slots_default: Option<usize>) -> Result<Vec<HostSlots>, String> {
+    let text = std::str::from_utf8(text).map_err(|_| format!("`{name}`: not a text"))?;
     let mut found: Vec<HostSlots> = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let host = hosts::parse_host(line, slots_default.unwrap_or(0), hosts::Place::Arguments);
         let host = host.map_err(|error| match error {
             hosts::HostsError::NoSlots { name: host, .. } if !line.contains(':') => {
-                format!("`{name}` gives no number of slots for host `{host}`; --slots-per-host would")
+                format!("`{name}`: no slots given for host `{host}`; set them for all hosts with --slots-per-host")
             }
-            _ => format!("`{name}` prints `{}`, which is not `host` or `host:slots`", shortened(line)),
+            _ => format!("`{name}`: expected `host` or `host:slots`, got `{}`", shortened(line)),
         })?;
         match found.iter_mut().find(|it| it.host == host.name) {
             Some(before) => before.slots = host.slots,
@@ -169,11 +185,11 @@ fn shortened(line: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, time::Duration};
+    use std::time::Duration;
 
-    use tokio::time::{self, Instant};
+    use tokio::{sync::mpsc, time::Instant};
 
-    use super::{Script, mark, read, wait};
+    use super::{Event, HostList, Source, read, watch};
 
     fn shown(text: &str, slots_default: Option<usize>) -> String {
         match read("find.sh", text.as_bytes(), slots_default) {
@@ -182,32 +198,47 @@ mod tests {
         }
     }
 
+    fn shown_event(event: Option<Event>) -> String {
+        match event {
+            Some(Event::Hosts(hosts)) => hosts.iter().map(|it| it.host.as_str()).collect(),
+            other => format!("{other:?}"),
+        }
+    }
+
     /// With a clock that goes on by itself when everybody waits.
     #[tokio::test(start_paused = true)]
-    async fn a_change_of_the_file_is_seen_long_before_the_next_look() {
+    async fn a_change_of_the_list_is_known_at_once_and_told_once() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, draft) = (folder.path().join("hosts"), folder.path().join("draft"));
-        fs_err::write(&file, "a:1\n").unwrap();
-        let script = Script {
-            command: String::new(),
-            environment: BTreeMap::new(),
-            directory: folder.path().into(),
-            slots_default: None,
-            file: Some(file.clone()),
-            interval: Duration::from_secs(30),
-            patience: Duration::from_secs(30),
-        };
+        let (path, draft) = (folder.path().join("hosts"), folder.path().join("draft"));
+        fs_err::write(&path, "a:1\n").unwrap();
+        let (sender, mut events) = mpsc::channel(1);
+        let list = HostList { path: path.clone(), slots_default: None };
+        let watching = tokio::spawn(watch(Source::List(list), sender));
+        assert_eq!(shown_event(events.recv().await), "a");
+        let silence = tokio::time::timeout(Duration::from_secs(30), events.recv()).await;
+        assert!(silence.is_err(), "nothing has changed");
+        fs_err::write(&draft, "a:1\nb:1\n").unwrap();
         let begun = Instant::now();
-        wait(&script, mark(Some(&file))).await;
-        assert!(begun.elapsed() >= script.interval, "nothing has changed");
-        let begun = Instant::now();
-        let change = async {
-            time::sleep(Duration::from_secs(1)).await;
-            fs_err::write(&draft, "a:1\nb:1\n").unwrap();
-            fs_err::rename(&draft, &file).unwrap();
-        };
-        tokio::join!(wait(&script, mark(Some(&file))), change);
-        assert!(begun.elapsed() < Duration::from_millis(1200), "it took {:?}", begun.elapsed());
+        fs_err::rename(&draft, &path).unwrap();
+        assert_eq!(shown_event(events.recv().await), "ab");
+        assert!(begun.elapsed() <= Duration::from_millis(100), "it took {:?}", begun.elapsed());
+        fs_err::remove_file(&path).unwrap();
+        assert!(shown_event(events.recv().await).contains("DiscoveryFailed"));
+        fs_err::write(&path, "a:1\n").unwrap();
+        assert_eq!(shown_event(events.recv().await), "a", "it is back");
+        watching.abort();
+    }
+
+    #[test]
+    fn the_script_of_a_list_is_known_by_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = HostList { path: folder.path().join("hostfile"), slots_default: None };
+        let script = folder.path().join("discover_hosts.sh").display().to_string();
+        assert!(!list.is_printed_by(&script), "there is no list");
+        fs_err::write(&list.path, "a:1\n").unwrap();
+        assert!(list.is_printed_by(&script));
+        assert!(!list.is_printed_by(&format!("{script} --all")), "who gives arguments means something else");
+        assert!(!list.is_printed_by("discover_hosts.sh"));
     }
 
     #[test]
@@ -216,9 +247,12 @@ mod tests {
         assert_eq!(shown("a\nb:3\n", Some(2)), "a=2 b=3");
         assert_eq!(shown("a:2\na:2\n", None), "a=2");
         assert_eq!(shown("", None), "");
-        assert_eq!(shown("a\n", None), "`find.sh` gives no number of slots for host `a`; --slots-per-host would");
-        assert_eq!(shown("a:0\n", Some(1)), "`find.sh` prints `a:0`, which is not `host` or `host:slots`");
-        assert_eq!(shown("<html> no\n", Some(1)), "`find.sh` prints `<html> no`, which is not `host` or `host:slots`");
-        assert!(read("find.sh", b"\xff\xfe", None).unwrap_err().contains("no text"));
+        assert_eq!(
+            shown("a\n", None),
+            "`find.sh`: no slots given for host `a`; set them for all hosts with --slots-per-host"
+        );
+        assert_eq!(shown("a:0\n", Some(1)), "`find.sh`: expected `host` or `host:slots`, got `a:0`");
+        assert_eq!(shown("<html> no\n", Some(1)), "`find.sh`: expected `host` or `host:slots`, got `<html> no`");
+        assert!(read("find.sh", b"\xff\xfe", None).unwrap_err().contains("not a text"));
     }
 }

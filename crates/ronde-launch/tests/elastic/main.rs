@@ -133,7 +133,7 @@ fn what_a_worker_and_its_replacement_write_is_kept() {
 fn what_is_wrong_with_the_discovery_is_said() {
     for (script, expected) in [
         ("/no/such/program", "was not found"),
-        ("echo '<html>'", "prints `<html>`, which is not `host` or `host:slots`"),
+        ("echo '<html>'", "expected `host` or `host:slots`, got `<html>`"),
         ("echo a:1; exit 3", "ended with code 3"),
         ("echo no such cloud >&2; exit 1", "ended with code 1: no such cloud"),
         ("echo a:1 > plain; ./plain", "`echo a:1 > plain; ./plain` cannot be executed; `chmod +x` may help"),

@@ -33,7 +33,7 @@ pub struct AgentArgs {
     #[arg(long, value_name = "FILE", requires = "hosts_from")]
     pub hosts_to: Vec<PathBuf>,
 
-    /// Where to copy the host list to with lines `host slots=n`. May be repeated.
+    /// Where to copy the file `deepspeed-hostfile` to, which is beside the host list. May be repeated.
     #[arg(long, value_name = "FILE", requires = "hosts_from")]
     pub deepspeed_hosts_to: Vec<PathBuf>,
 

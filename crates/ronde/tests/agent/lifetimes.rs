@@ -107,10 +107,13 @@ fn children(pid: u32) -> Vec<u32> {
 fn publish(folder: &Path, version: &str, list: &str) {
     fs::create_dir_all(folder.join(version)).unwrap();
     fs::write(folder.join(version).join("hostfile"), list).unwrap();
+    fs::write(folder.join(version).join("deepspeed-hostfile"), list.replace(':', " slots=")).unwrap();
     symlink(version, folder.join("..data_tmp")).unwrap();
     fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
-    if !folder.join("hostfile").is_symlink() {
-        symlink("..data/hostfile", folder.join("hostfile")).unwrap();
+    for name in
+        ["hostfile", "deepspeed-hostfile"].map(Path::new).into_iter().filter(|name| !folder.join(name).is_symlink())
+    {
+        symlink(Path::new("..data").join(name), folder.join(name)).unwrap();
     }
 }
 
@@ -135,6 +138,7 @@ fn a_host_that_leaves_the_list_is_let_go_when_its_programs_have_ended() {
         ]));
     wait_for_sleepers(&mark, 1);
     assert_eq!(fs::read_to_string(job.path("seen")).unwrap(), "127.0.0.2:1\n127.0.0.3:1\n");
+    assert_eq!(fs::read_to_string(&deepspeed).unwrap(), "127.0.0.2 slots=1\n127.0.0.3 slots=1\n");
     let mut rank =
         Running(job.ronde(&["rsh", "127.0.0.2", "read line; exit 6"]).stdin(Stdio::piped()).spawn().unwrap());
     wait_until("the rank runs", LIMIT, || (!children(inner(&busy)).is_empty()).then_some(()));
@@ -142,7 +146,7 @@ fn a_host_that_leaves_the_list_is_let_go_when_its_programs_have_ended() {
     assert_eq!(idle.code(), 0);
     assert!(sleepers(&idle_command).is_empty(), "its own command goes with it");
     wait_until("the copies are there", LIMIT, || (fs::read_to_string(&copy).unwrap() == "").then_some(()));
-    assert_eq!(fs::read_to_string(&deepspeed).unwrap(), "");
+    wait_until("both of them", LIMIT, || (fs::read_to_string(&deepspeed).unwrap() == "").then_some(()));
     wait_until("the other takes no more", LIMIT, || {
         text(&job.rsh("127.0.0.2", "true").stderr).contains("released by the job").then_some(())
     });

@@ -64,7 +64,8 @@ impl Job {
     pub fn start(hosts: &Hosts, training: &Training) -> Self {
         set_hosts(hosts, &HOSTS.collect::<Vec<_>>());
         let list = hosts.path("hosts").display().to_string();
-        let script = format!("cat {list}");
+        // The program that prints the list, for other launchers: ours reads it.
+        let script = hosts.path("discover_hosts.sh").display().to_string();
         let flags = [FLAGS.as_slice(), &["--host-discovery-script", &script]].concat();
         let mut command = hosts.launcher(&flags);
         command.env("RONDE_HOSTS_FILE", list).env("OMP_NUM_THREADS", "1");
