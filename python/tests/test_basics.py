@@ -351,7 +351,7 @@ def test_ctrl_c_ends_the_wait_for_others_at_the_start_and_for_process_sets(ring)
                 return
             raise AssertionError("it was not interrupted")
 
-        if ronde._settings.place().rank == 0:
+        if ronde._settings.rank_info().rank == 0:
             os.environ["RONDE_SCOPE"] = "where-nobody-comes"
             rings = ronde._basics._rings
             # Not before this ring is counted: the other counts it too.

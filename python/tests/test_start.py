@@ -121,15 +121,15 @@ def free_port():
     ],
 )
 def test_launchers_are_recognised(what, env, expected):
-    found = _settings.place(env)
+    found = _settings.rank_info(env)
     assert (found.rank, found.size, found.local_rank, found.local_size, found.rendezvous) == expected, what
 
 
 def test_nonsense_in_the_environment_is_named():
     with pytest.raises(ValueError, match="HOROVOD_SIZE='two'"):
-        _settings.place({"HOROVOD_RANK": "0", "HOROVOD_SIZE": "two"})
+        _settings.rank_info({"HOROVOD_RANK": "0", "HOROVOD_SIZE": "two"})
     with pytest.raises(ValueError, match="MASTER_ADDR"):
-        _settings.place({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"})
+        _settings.rank_info({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"})
 
 
 def test_a_job_without_a_secret_is_told_from_others_by_its_name():

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ronde_collective::desk::Join;
+use ronde_collective::control_channel::Join;
 use ronde_launch::{
     elastic::{Command, Driver, Event, HostSlots, Settings, WorkerId},
     start::Ended,
@@ -34,5 +34,5 @@ fn started_worker(command: &Command) -> Option<WorkerId> {
 }
 
 fn places(commands: &[Command]) -> usize {
-    commands.iter().filter(|command| matches!(command, Command::Place(..))).count()
+    commands.iter().filter(|command| matches!(command, Command::Assign(..))).count()
 }

@@ -1,7 +1,7 @@
 //! The first words on every connection: which version we speak, and that both know the job's secret.
 //!
 //! Each side sends a random challenge and proves the secret by a code over both; the secret itself never travels.
-//! Nothing else is read from a connection before that. Used between ranks, with the rendezvous and at the launcher's desk.
+//! Nothing else is read from a connection before that. Used between ranks, with the rendezvous and on the control channel.
 
 use std::{
     io::{self, Read as _, Write as _},

@@ -7,8 +7,8 @@ use std::sync::{
 
 use crate::negotiate::{
     Response,
-    note::{Item, Note},
     request::Spec,
+    round_message::{Item, RoundMessage},
 };
 
 /// Counters, counted up for the life of an engine.
@@ -49,10 +49,10 @@ fn add(counter: &AtomicU64, value: u64) {
 }
 
 impl Metrics {
-    pub(crate) fn round(&self, notes: &[Note]) {
+    pub(crate) fn round(&self, messages: &[RoundMessage]) {
         add(&self.rounds, 1);
-        let items = notes.iter().flat_map(|note| &note.items);
-        add(&self.requests, notes.iter().map(|note| note.items.len() as u64).sum());
+        let items = messages.iter().flat_map(|message| &message.items);
+        add(&self.requests, messages.iter().map(|message| message.items.len() as u64).sum());
         add(&self.cache_hits, items.filter(|item| matches!(item, Item::Known(_))).count() as u64);
     }
 

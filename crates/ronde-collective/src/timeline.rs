@@ -21,7 +21,7 @@ use serde_json::json;
 
 use crate::{
     clock,
-    negotiate::{Negotiator, Response, note::Note, request::Request},
+    negotiate::{Negotiator, Response, request::Request, round_message::RoundMessage},
     types::{Rank, SetId},
 };
 
@@ -108,10 +108,10 @@ impl Timeline {
     }
 
     /// Marks when each rank was ready.
-    pub(crate) fn heard(&self, negotiator: &Negotiator, notes: &[Note], ranks: &[Rank]) {
+    pub(crate) fn heard(&self, negotiator: &Negotiator, messages: &[RoundMessage], ranks: &[Rank]) {
         self.with(|trace| {
-            for (member, note) in notes.iter().enumerate() {
-                for name in negotiator.names(member, note).flatten() {
+            for (member, message) in messages.iter().enumerate() {
+                for name in negotiator.names(member, message).flatten() {
                     let (pid, ts) = (trace.line(&self.line(name)), trace.time(clock::now()));
                     let rank = ranks[member].to_string();
                     trace.record(&json!({"ph": "X", "name": rank, "ts": ts, "pid": pid, "dur": 0}));

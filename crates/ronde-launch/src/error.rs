@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use crate::{
-    agent::way::AgentsError,
+    agent::agent_starter::AgentStarterError,
     hosts::HostsError,
     slots::TooFewSlots,
     start::{StartError, ssh::OutOfReach},
@@ -31,7 +31,7 @@ pub enum LaunchError {
     #[error("the command `{0}` is empty")]
     Rsh(String),
     #[error("{0}")]
-    Agents(#[from] AgentsError),
+    AgentStarter(#[from] AgentStarterError),
     #[error("cannot keep the output in `{}`", .path.display())]
     Output { path: PathBuf, source: io::Error },
     #[error("cannot prepare the job")]
@@ -63,7 +63,7 @@ impl LaunchError {
             | Self::Parameter(_)
             | Self::Interface(_)
             | Self::Rsh(_)
-            | Self::Agents(_) => true,
+            | Self::AgentStarter(_) => true,
         }
     }
 
@@ -86,7 +86,7 @@ impl LaunchError {
                 let command = hosts.first().map_or("ssh HOST true", |host| host.command.as_str());
                 return Some(format!("`{command}` has to succeed without a question"));
             }
-            Self::Agents(AgentsError::Secret(error)) => return Some(error.hint()),
+            Self::AgentStarter(AgentStarterError::Secret(error)) => return Some(error.hint()),
             Self::Late { .. } => "give them more time with --start-timeout",
             Self::Rsh(_) => "name a command that runs a line of shell on a host, as in `--rsh 'ssh -q'`",
             _ => return None,

@@ -16,25 +16,25 @@ pub struct Host {
 /// What is wrong with a list of hosts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostsError {
-    #[error("`{text}` is not a host with its slots{place}")]
-    Syntax { text: String, place: Place },
-    #[error("host `{name}` has no slots{place}")]
-    NoSlots { name: String, place: Place },
-    #[error("host `{name}` is given twice{place}")]
-    Twice { name: String, place: Place },
-    #[error("there are no hosts{place}")]
-    Empty { place: Place },
+    #[error("`{text}` is not a host with its slots{origin}")]
+    Syntax { text: String, origin: Origin },
+    #[error("host `{name}` has no slots{origin}")]
+    NoSlots { name: String, origin: Origin },
+    #[error("host `{name}` is given twice{origin}")]
+    Twice { name: String, origin: Origin },
+    #[error("there are no hosts{origin}")]
+    Empty { origin: Origin },
 }
 
 /// Where a text stood: a line of a file, or the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Origin {
     Arguments,
     File,
     Line(usize),
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Origin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Arguments => Ok(()),
@@ -48,47 +48,47 @@ impl HostsError {
     /// Says how it is done right.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Syntax { place: Place::Arguments, .. } | Self::Empty { place: Place::Arguments } => {
+            Self::Syntax { origin: Origin::Arguments, .. } | Self::Empty { origin: Origin::Arguments } => {
                 "give hosts as in `-H node1:4,node2:4`, an IPv6 address in brackets: `[fd00::1]:4`; the user and other \
                  settings of ssh belong in ~/.ssh/config"
             }
             Self::Syntax { .. } | Self::Empty { .. } => "a line of a hostfile is `node1 slots=4`",
             Self::NoSlots { .. } => "leave the host out, or give it at least one slot",
-            Self::Twice { .. } => "add up its slots in one place",
+            Self::Twice { .. } => "add up its slots in one origin",
         }
     }
 }
 
 /// Reads the list after `-H`: `a:2,b:4`; a host without a number has one slot.
 pub fn parse_list(text: &str) -> Result<Vec<Host>, HostsError> {
-    let place = Place::Arguments;
-    let hosts = text.split(',').map(|item| parse_host(item, 1, place)).collect::<Result<Vec<Host>, HostsError>>()?;
-    checked(hosts.into_iter().map(|host| (host, place)).collect(), place)
+    let origin = Origin::Arguments;
+    let hosts = text.split(',').map(|item| parse_host(item, 1, origin)).collect::<Result<Vec<Host>, HostsError>>()?;
+    checked(hosts.into_iter().map(|host| (host, origin)).collect(), origin)
 }
 
 /// Reads a hostfile: `node1 slots=4` in each line; also `node1:4` and `node1`, empty lines and comments after `#`.
 pub fn parse_file(text: &str) -> Result<Vec<Host>, HostsError> {
     let mut hosts = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        let place = Place::Line(index + 1);
+        let origin = Origin::Line(index + 1);
         let line = line.split('#').next().unwrap_or_default().trim();
         if !line.is_empty() {
-            hosts.push((parse_line(line, place)?, place));
+            hosts.push((parse_line(line, origin)?, origin));
         }
     }
-    checked(hosts, Place::File)
+    checked(hosts, Origin::File)
 }
 
-fn parse_line(line: &str, place: Place) -> Result<Host, HostsError> {
-    let Some((name, rest)) = line.split_once(char::is_whitespace) else { return parse_host(line, 1, place) };
-    let wrong = || HostsError::Syntax { text: line.to_owned(), place };
+fn parse_line(line: &str, origin: Origin) -> Result<Host, HostsError> {
+    let Some((name, rest)) = line.split_once(char::is_whitespace) else { return parse_host(line, 1, origin) };
+    let wrong = || HostsError::Syntax { text: line.to_owned(), origin };
     let value = rest.trim().strip_prefix("slots").ok_or_else(wrong)?;
     let slots = value.trim_start().strip_prefix('=').ok_or_else(wrong)?;
-    build(name, slots.trim()).ok_or_else(wrong)?.with_slots(place)
+    build(name, slots.trim()).ok_or_else(wrong)?.with_slots(origin)
 }
 
 /// Reads `host`, `host:slots`, `[address]` or `[address]:slots`.
-pub fn parse_host(text: &str, slots_default: usize, place: Place) -> Result<Host, HostsError> {
+pub fn parse_host(text: &str, slots_default: usize, origin: Origin) -> Result<Host, HostsError> {
     let text = text.trim();
     let (name, slots) = match text.rsplit_once(':') {
         // Colons of an address that stands alone.
@@ -97,12 +97,12 @@ pub fn parse_host(text: &str, slots_default: usize, place: Place) -> Result<Host
         None => (text, None),
     };
     let slots = slots.map_or_else(|| slots_default.to_string(), str::to_owned);
-    build(name, &slots).ok_or_else(|| HostsError::Syntax { text: text.to_owned(), place })?.with_slots(place)
+    build(name, &slots).ok_or_else(|| HostsError::Syntax { text: text.to_owned(), origin })?.with_slots(origin)
 }
 
 impl Host {
-    fn with_slots(self, place: Place) -> Result<Self, HostsError> {
-        if self.slots == 0 { Err(HostsError::NoSlots { name: self.name, place }) } else { Ok(self) }
+    fn with_slots(self, origin: Origin) -> Result<Self, HostsError> {
+        if self.slots == 0 { Err(HostsError::NoSlots { name: self.name, origin }) } else { Ok(self) }
     }
 }
 
@@ -127,14 +127,14 @@ fn is_address(text: &str) -> bool {
     address.parse::<Ipv6Addr>().is_ok() && !zone.is_empty() && zone.chars().all(|c| c.is_alphanumeric() || c == '.')
 }
 
-fn checked(hosts: Vec<(Host, Place)>, place: Place) -> Result<Vec<Host>, HostsError> {
+fn checked(hosts: Vec<(Host, Origin)>, origin: Origin) -> Result<Vec<Host>, HostsError> {
     if hosts.is_empty() {
-        return Err(HostsError::Empty { place });
+        return Err(HostsError::Empty { origin });
     }
     let mut seen = BTreeSet::new();
-    for (host, place) in &hosts {
+    for (host, origin) in &hosts {
         if !seen.insert(host.name.as_str()) {
-            return Err(HostsError::Twice { name: host.name.clone(), place: *place });
+            return Err(HostsError::Twice { name: host.name.clone(), origin: *origin });
         }
     }
     Ok(hosts.into_iter().map(|(host, _)| host).collect())

@@ -20,12 +20,13 @@ use tokio::time;
 pub use self::watch::{Ending, Failed};
 use self::watch::{Rank, stop_now};
 use crate::{
+    environment,
     error::LaunchError,
     output::{Output, Stream},
     signals::Stops,
     slots::Slot,
-    start::{Program, StartError, Way as _, remote::Remote, ways::Ways},
-    surroundings, threads,
+    start::{Program, StartError, Starter as _, remote::Remote, starters::Starters},
+    threads,
 };
 
 /// Ranks that are started at a time.
@@ -43,16 +44,16 @@ pub struct Job {
 }
 
 /// How other machines are reached, and how that is tried before.
-pub struct Reach {
-    pub ways: Ways,
-    /// For ways that can be tried before they are needed.
+pub struct RankStarter {
+    pub by_host: Starters,
+    /// For those that can be tried before they are needed.
     pub tried: Option<Remote>,
 }
 
 /// Runs a job to its end.
-pub async fn run(job: &Job, reach: &Reach, output: Output, mut stops: Stops) -> Result<Ending, LaunchError> {
+pub async fn run(job: &Job, starter: &RankStarter, output: Output, mut stops: Stops) -> Result<Ending, LaunchError> {
     let started = tokio::select! {
-        started = time::timeout(job.start_timeout, start(job, reach, &output)) => started,
+        started = time::timeout(job.start_timeout, start(job, starter, &output)) => started,
         number = stops.next() => return Ok(Ending::Stopped(number)),
     };
     let late = || LaunchError::Late { seconds: job.start_timeout.as_secs() };
@@ -73,15 +74,15 @@ pub async fn run(job: &Job, reach: &Reach, output: Output, mut stops: Stops) -> 
 
 type Everything = (Vec<Rank>, Option<StartError>, Server);
 
-async fn start(job: &Job, reach: &Reach, output: &Output) -> Result<Everything, LaunchError> {
-    let hosts = Hosts::look(job, reach).await?;
-    let secret = surroundings::secret().map_err(LaunchError::Prepare)?;
+async fn start(job: &Job, starter: &RankStarter, output: &Output) -> Result<Everything, LaunchError> {
+    let hosts = Hosts::look(job, starter).await?;
+    let secret = environment::secret().map_err(LaunchError::Prepare)?;
     let server = serve(&secret, hosts.all_local()).map_err(LaunchError::Prepare)?;
     let common = common_environment(&job.environment, &secret, server.address().port());
     if let Some(notice) = hosts.notice_of_threads(job) {
-        output.say(&notice);
+        output.print_notice(&notice);
     }
-    let (ranks, failed) = Stage { job, reach, output, hosts, common }.start_all().await?;
+    let (ranks, failed) = Stage { job, starter, output, hosts, common }.start_all().await?;
     Ok((ranks, failed, server))
 }
 
@@ -89,19 +90,19 @@ async fn start(job: &Job, reach: &Reach, output: &Output) -> Result<Everything, 
 struct Hosts(BTreeMap<String, Option<IpAddr>>);
 
 impl Hosts {
-    async fn look(job: &Job, reach: &Reach) -> Result<Self, LaunchError> {
+    async fn look(job: &Job, starter: &RankStarter) -> Result<Self, LaunchError> {
         let look = |slot: &Slot| {
             let host = slot.host.clone();
             async move {
-                let is_local = reach.ways.is_local(&host).await;
-                let address = if is_local { None } else { Some(surroundings::own_address(&host).await) };
+                let is_local = starter.by_host.is_local(&host).await;
+                let address = if is_local { None } else { Some(environment::own_address(&host).await) };
                 (host, address)
             }
         };
         let looks = job.slots.iter().filter(|slot| slot.local_rank == 0).map(look);
         let hosts: BTreeMap<String, Option<IpAddr>> = future::join_all(looks).await.into_iter().collect();
         let remote: Vec<&str> = hosts.iter().filter(|(_, it)| it.is_some()).map(|(name, _)| name.as_str()).collect();
-        if let Some(Remote::Ssh(ssh)) = &reach.tried {
+        if let Some(Remote::Ssh(ssh)) = &starter.tried {
             let out_of_reach = ssh.check(&remote).await;
             if !out_of_reach.is_empty() {
                 return Err(LaunchError::Unreachable(out_of_reach));
@@ -138,7 +139,7 @@ fn serve(secret: &str, is_for_this_machine: bool) -> io::Result<Server> {
 /// All that starting a rank takes.
 struct Stage<'a> {
     job: &'a Job,
-    reach: &'a Reach,
+    starter: &'a RankStarter,
     output: &'a Output,
     hosts: Hosts,
     common: BTreeMap<String, String>,
@@ -161,7 +162,7 @@ impl Stage<'_> {
     }
 
     async fn start_one(&self, slot: &Slot) -> io::Result<Result<Rank, StartError>> {
-        let started = match self.reach.ways.start(&slot.host, &self.program(slot)).await {
+        let started = match self.starter.by_host.start(&slot.host, &self.program(slot)).await {
             Ok(started) => started,
             Err(error) => return Ok(Err(error)),
         };

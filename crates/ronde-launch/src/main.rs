@@ -8,7 +8,7 @@ use std::{
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
-    if let Some(code) = ronde_launch::keep::run(&words) {
+    if let Some(code) = ronde_launch::keeper::run(&words) {
         return code;
     }
     let code = ronde_launch::run("horovodrun", words.get(1..).unwrap_or_default()).unwrap_or_else(|error| {

@@ -133,7 +133,7 @@ impl Output {
     }
 
     /// Says something of our own, as a line of stderr, when its turn comes: nobody waits for that.
-    pub fn say(&self, text: &str) {
+    pub fn print_notice(&self, text: &str) {
         let block = Block { stream: Stream::Stderr, bytes: format!("{text}\n").into_bytes(), copy: None };
         // What follows from it comes after it, unless the ranks have filled the queue.
         if let Err(TrySendError::Full(block)) = self.queue.try_send(block) {

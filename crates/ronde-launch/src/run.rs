@@ -8,17 +8,16 @@ use std::{
 };
 
 use crate::{
-    agent::{reach::HOSTS_VARIABLE, way::Agents},
+    agent::{agent_starter::AgentStarter, dial::HOSTS_VARIABLE},
     args::{Arguments, config, parameters::Parameters},
-    elastic,
+    elastic, environment,
     error::LaunchError,
     hosts::{self, Host},
-    job::{self, Ending, Job, Reach},
+    job::{self, Ending, Job, RankStarter},
     output::{Output, OutputOptions, Sinks},
     signals::Stops,
     slots,
-    start::{local::Local, remote::Remote, slurm, ssh::Ssh, ways::Ways},
-    surroundings,
+    start::{local::Local, remote::Remote, slurm, ssh::Ssh, starters::Starters},
 };
 
 /// The version of Horovod whose command line and Python modules ours are, and our own.
@@ -65,9 +64,9 @@ pub fn run(name: &str, words: &[String]) -> Result<u8, LaunchError> {
     if let Some(fault) = arguments.fault() {
         return Err(LaunchError::Parameter(fault));
     }
-    arguments.notices().into_iter().for_each(say);
+    arguments.notices().into_iter().for_each(print_notice);
     if arguments.hosts.is_silent() && !arguments.is_elastic() {
-        arguments.hosts.hostfile = hosts_of_the_job(&surroundings::variables());
+        arguments.hosts.hostfile = hosts_of_the_job(&environment::variables());
     }
     let runtime = tokio::runtime::Runtime::new().map_err(LaunchError::Prepare)?;
     let code = runtime.block_on(async {
@@ -94,8 +93,8 @@ fn parameters(arguments: &Arguments) -> Result<Parameters, LaunchError> {
     let Some(path) = &arguments.config_file else { return checked(flags) };
     let text = fs_err::read_to_string(path).map_err(|source| LaunchError::Read { path: path.clone(), source })?;
     let config = config::parse(&text).map_err(|why| LaunchError::Config { path: path.clone(), why })?;
-    config.notices.iter().for_each(|text| say(&format!("{}: {text}", path.display())));
-    config.unknown.iter().for_each(|key| say(&format!("{}: `{key}` means nothing here", path.display())));
+    config.notices.iter().for_each(|text| print_notice(&format!("{}: {text}", path.display())));
+    config.unknown.iter().for_each(|key| print_notice(&format!("{}: `{key}` means nothing here", path.display())));
     checked(flags.or(config.parameters))
 }
 
@@ -107,25 +106,25 @@ fn checked(parameters: Parameters) -> Result<Parameters, LaunchError> {
 }
 
 async fn run_static(arguments: &Arguments, parameters: &Parameters) -> Result<u8, LaunchError> {
-    let variables = surroundings::variables();
+    let variables = environment::variables();
     let allocation = allocation(arguments, &variables);
     let slots = slots(arguments, allocation.as_deref())?;
     if arguments.command.is_empty() {
         return Err(LaunchError::NoCommand);
     }
     if arguments.verbose {
-        slots.iter().for_each(|slot| say(&format!("rank {} is for host `{}`", slot.rank, slot.host)));
+        slots.iter().for_each(|slot| print_notice(&format!("rank {} is for host `{}`", slot.rank, slot.host)));
     }
-    let reach = reach(arguments, allocation.is_some())?;
+    let starter = starter(arguments, allocation.is_some())?;
     let job = Job {
         slots,
         command: arguments.command.clone(),
         start_timeout: start_timeout(arguments, &variables),
         environment: environment(arguments, parameters, variables)?,
-        directory: surroundings::folder().map_err(LaunchError::Prepare)?,
+        directory: environment::folder().map_err(LaunchError::Prepare)?,
     };
     let stops = stops(arguments)?;
-    let ending = job::run(&job, &reach, output(arguments)?, stops).await?;
+    let ending = job::run(&job, &starter, output(arguments)?, stops).await?;
     if let Ending::Failed(failed) = &ending {
         let _ = writeln!(io::stderr(), "error: {failed}");
     }
@@ -144,7 +143,7 @@ pub fn stops(arguments: &Arguments) -> Result<Stops, LaunchError> {
 
 /// The hosts of a Slurm allocation, if this is one and nobody has named others.
 pub fn allocation(arguments: &Arguments, variables: &BTreeMap<String, String>) -> Option<Vec<Host>> {
-    if !arguments.hosts.is_silent() || !surroundings::has_program(variables.get("PATH"), "srun") {
+    if !arguments.hosts.is_silent() || !environment::has_program(variables.get("PATH"), "srun") {
         return None;
     }
     slurm::hosts(variables)
@@ -171,13 +170,13 @@ pub fn named_hosts(arguments: &Arguments) -> Result<Option<Vec<Host>>, LaunchErr
 
 /// How hosts are reached: by the user's command, Slurm's own way in an allocation, agents where the environment names
 /// them, else ssh.
-pub fn reach(arguments: &Arguments, is_slurm: bool) -> Result<Reach, LaunchError> {
+pub fn starter(arguments: &Arguments, is_slurm: bool) -> Result<RankStarter, LaunchError> {
     let has_wish = arguments.remote.rsh.is_some() || arguments.remote.ssh_port.is_some();
     if !has_wish
         && !is_slurm
-        && let Some(agents) = Agents::around(&surroundings::variables())?
+        && let Some(agents) = AgentStarter::around(&environment::variables())?
     {
-        return Ok(Reach { ways: Ways::new(Some(Local::default()), Box::new(agents)), tried: None });
+        return Ok(RankStarter { by_host: Starters::new(Some(Local::default()), Box::new(agents)), tried: None });
     }
     let remote = match &arguments.remote.rsh {
         Some(command) => {
@@ -194,7 +193,7 @@ pub fn reach(arguments: &Arguments, is_slurm: bool) -> Result<Reach, LaunchError
     };
     // In an allocation every rank is a step of the job, wherever the launcher itself is.
     let local = (remote != Remote::Srun).then(Local::default);
-    Ok(Reach { ways: Ways::new(local, Box::new(remote.clone())), tried: Some(remote) })
+    Ok(RankStarter { by_host: Starters::new(local, Box::new(remote.clone())), tried: Some(remote) })
 }
 
 /// What all ranks find in their environment.
@@ -210,7 +209,7 @@ pub fn environment(
     let interfaces = arguments.interfaces();
     // Elsewhere only the ranks can tell.
     let is_here = arguments.hosts.is_silent();
-    if let Some(unknown) = interfaces.iter().find(|name| is_here && !surroundings::has_interface(name)) {
+    if let Some(unknown) = interfaces.iter().find(|name| is_here && !environment::has_interface(name)) {
         return Err(LaunchError::Interface((*unknown).to_owned()));
     }
     if let Some(first) = interfaces.first() {
@@ -273,7 +272,7 @@ fn shown(arguments: &Arguments, parameters: &Parameters) -> String {
     all.to_string()
 }
 
-fn say(text: &str) {
+fn print_notice(text: &str) {
     let _ = writeln!(io::stderr(), "notice: {text}");
 }
 

@@ -1,13 +1,13 @@
 //! The ways to start a rank: as a process of this machine, over ssh, through an agent, by a command of the user's.
 //!
-//! A way is one small trait. Whatever the way, a rank that was started gives two streams and an end, takes orders, and
+//! A [`Starter`] is one small trait. Whichever it is, a rank that was started gives two streams and an end, takes orders, and
 //! dies within [`NOTICED_WITHIN`] when this process is gone.
 
 pub mod local;
 pub mod remote;
 pub mod slurm;
 pub mod ssh;
-pub mod ways;
+pub mod starters;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -97,6 +97,6 @@ pub struct StartError {
 }
 
 /// A way to start a rank.
-pub trait Way: Send + Sync {
+pub trait Starter: Send + Sync {
     fn start<'a>(&'a self, host: &'a str, program: &'a Program) -> BoxFuture<'a, Result<Started, StartError>>;
 }

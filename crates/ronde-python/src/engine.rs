@@ -6,10 +6,10 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyDict};
 use ronde_collective::{Engine as Inner, Error, Rank, SetId};
 
 use crate::{
-    desk::Desk,
+    control_channel::ControlChannel,
     forks,
     gate::{exception, wait_apart},
-    handle::{self, Handle, Outcome},
+    handle::{self, Handle, Results},
     options::Options,
     request::Request,
 };
@@ -55,12 +55,12 @@ impl Engine {
 
 #[pymethods]
 impl Engine {
-    /// Forms the ring with all other ranks. If the launcher at the desk gives the ring up, it ends.
+    /// Forms the ring with all other ranks. If the launcher gives the ring up, it ends.
     #[new]
-    #[pyo3(signature = (options, desk=None))]
-    fn new(py: Python<'_>, options: Options, desk: Option<&Desk>) -> PyResult<Self> {
+    #[pyo3(signature = (options, control_channel=None))]
+    fn new(py: Python<'_>, options: Options, control_channel: Option<&ControlChannel>) -> PyResult<Self> {
         let mut config = options.config()?;
-        let client = desk.map(Desk::client).transpose()?;
+        let client = control_channel.map(ControlChannel::client).transpose()?;
         if let Some(client) = client {
             config.is_given_up = client.release_flag();
         }
@@ -92,7 +92,7 @@ impl Engine {
     }
 
     /// Does an operation and waits for it, in this thread where possible.
-    fn run(&self, request: &Bound<'_, PyAny>, number: u64) -> PyResult<Outcome> {
+    fn run(&self, request: &Bound<'_, PyAny>, number: u64) -> PyResult<Results> {
         handle::sweep();
         let work = request.extract::<Request<'_>>()?.work(number)?;
         let handle = self.inner()?.begin(work).map_err(|error| exception(&error))?;

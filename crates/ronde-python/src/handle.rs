@@ -45,11 +45,11 @@ impl Handle {
     }
 
     /// Waits for the result and takes it.
-    pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<Outcome> {
+    pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<Results> {
         let flight = self.flight.as_ref().ok_or_else(|| PyIndexError::new_err("the handle is gone"))?;
         let inner = &flight.inner;
         let result = wait(py, |slice| inner.wait_unless(is_interrupted, Some(slice)))?;
-        result.map(|done| Outcome { done }).map_err(|error| exception(&error))
+        result.map(|done| Results { done }).map_err(|error| exception(&error))
     }
 }
 
@@ -79,12 +79,12 @@ pub(crate) fn sweep() {
 /// What came of an operation.
 #[pyclass(frozen, module = "ronde._ronde")]
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct Results {
     done: Done,
 }
 
 #[pymethods]
-impl Outcome {
+impl Results {
     /// The shapes of the results.
     #[getter]
     fn shapes(&self) -> Vec<Vec<usize>> {

@@ -4,7 +4,7 @@
 //! what the environment says as arguments of [`engine::Engine`]. Everything that may wait goes through `gate`, which
 //! lets other Python threads run and hears Ctrl-C.
 
-mod desk;
+mod control_channel;
 mod engine;
 mod forks;
 mod gate;
@@ -23,10 +23,10 @@ mod ronde {
     use super::{Bound, PyModule, PyModuleMethods as _, PyResult};
     #[pymodule_export]
     use super::{
-        desk::Desk,
+        control_channel::ControlChannel,
         engine::{Engine, link_descriptors},
         gate::{HorovodInternalError, InitializationError, MismatchError},
-        handle::{Handle, Outcome},
+        handle::{Handle, Results},
         log::log_to_stderr,
         server::Server,
     };

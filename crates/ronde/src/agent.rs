@@ -13,7 +13,6 @@ use ronde_launch::{
         server::{Agent, AgentError, Options},
     },
     start::local::Local,
-    surroundings,
 };
 use tokio::runtime::Runtime;
 
@@ -82,7 +81,7 @@ fn serve(args: &AgentArgs, context: &Context) -> Result<i32, AgentFailure> {
     let port = port(&context.environment).map_err(AgentFailure::Port)?;
     let mut secret = context.environment.secret.clone();
     secret.file = args.secret_file.clone().or(secret.file);
-    let mut variables = surroundings::variables();
+    let mut variables = ronde_launch::environment::variables();
     if let Some(file) = &args.secret_file {
         // Programs that start others through agents need it too.
         let file = environment::absolute(file)?.display().to_string();

@@ -9,7 +9,7 @@ use std::{
 
 use jiff::Timestamp;
 use ronde_launch::agent::{
-    reach::PORT_VARIABLE,
+    dial::PORT_VARIABLE,
     secret::{SECRET_FILE_VARIABLE, SECRET_VARIABLE, SecretSource},
 };
 

@@ -89,7 +89,7 @@ pub struct Context {
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
     // The helpers of the node and the keepers of ranks fork: they come before everything else.
-    if let Some(code) = ronde_node::helper::run(&words).or_else(|| ronde_launch::keep::run(&words)) {
+    if let Some(code) = ronde_node::helper::run(&words).or_else(|| ronde_launch::keeper::run(&words)) {
         return code;
     }
     let caller = Caller::of(std::env::args_os().next().as_deref());

@@ -6,14 +6,14 @@ use std::{io, path::Path};
 
 use ronde_launch::{
     agent::{
+        dial::{Dialer, PORT_DEFAULT},
         names::Names,
-        reach::{Caller, PORT_DEFAULT},
         rsh::{self, NO_CONNECTION, RshError},
         secret::SecretError,
         shim::{self, CallError},
     },
+    environment,
     start::Ended,
-    surroundings,
 };
 use ronde_process::{Program, become_program};
 use tokio::runtime::Runtime;
@@ -83,7 +83,7 @@ pub fn run(args: &RshArgs, context: &Context) -> Outcome {
 
 /// Becomes the real ssh; where there is none, says what is missing to be one.
 fn real_ssh(args: &RshArgs, context: &Context) -> Result<u8, RshFailure> {
-    let env = surroundings::variables();
+    let env = environment::variables();
     let around = env.get("PATH").zip(std::env::current_exe().ok());
     match around.and_then(|(path, own)| rsh::real_ssh(path.as_ref(), &own)) {
         Some(program) => Err(RshFailure::RealSsh { source: become_ssh(&program, args, env) }),
@@ -100,10 +100,10 @@ fn call(args: &RshArgs, context: &Context) -> Result<u8, RshFailure> {
     let call = shim::parse(&args.words).map_err(RshFailure::Call)?;
     let secret = context.environment.secret.read().map_err(|source| RshFailure::Secret { source })?;
     let port = agent::port(&context.environment).map_err(RshFailure::Port)?.unwrap_or(PORT_DEFAULT);
-    let caller = Caller { names: Names::default(), port, secret };
+    let dialer = Dialer { names: Names::default(), port, secret };
     let host = call.host.clone();
     let runtime = Runtime::new().map_err(|source| RshFailure::Runtime { source })?;
-    let ended = runtime.block_on(rsh::run(&caller, call)).map_err(RshFailure::Rsh);
+    let ended = runtime.block_on(rsh::run(&dialer, call)).map_err(RshFailure::Rsh);
     // A reader of our stdin may be waiting for ever: nobody waits for it.
     runtime.shutdown_background();
     match ended? {

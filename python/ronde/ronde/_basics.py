@@ -5,7 +5,7 @@ import ctypes
 import hashlib
 import os
 
-from ronde import _bootstrap, _desk, _settings
+from ronde import _bootstrap, _control_channel, _settings
 from ronde._ronde import (
     TYPE_CODES,
     Engine,
@@ -51,37 +51,37 @@ class Basics:
         if process_sets == "dynamic":
             os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
         log_to_stderr(_settings.log_level())
-        desk = _desk.of_this_process()
-        while desk is not None:
+        channel = _control_channel.connect()
+        while channel is not None:
             # A ring that breaks before it is whole is no failure of this rank: it asks for the next.
-            generation = desk.join()
+            generation = channel.join()
             try:
-                return self._start(self._find(comm), generation, desk.native, process_sets)
+                return self._start(self._find(comm), generation, channel.native, process_sets)
             except (HorovodInternalError, InitializationError) as error:
                 if isinstance(error, MismatchError):
                     raise
-                desk.broken(error)
+                channel.broken(error)
                 self.shutdown()
         self._rings += 1
         self._start(self._find(comm), self._rings, None, process_sets)
 
-    def _start(self, found, number, desk, process_sets):
-        place, rendezvous, secret, scope = found
+    def _start(self, found, number, channel, process_sets):
+        info, rendezvous, secret, scope = found
         options = dict(
             _settings.tuning(),
-            rank=place.rank,
-            size=place.size,
+            rank=info.rank,
+            size=info.size,
             rendezvous=rendezvous,
             secret=secret,
             scope=f"{scope}.{number}",
             host=_settings.host_name(),
         )
-        self._engine = Engine(options, desk)
+        self._engine = Engine(options, channel)
         self._has_timeline = _settings.has_timeline()
         self._is_dynamic = _settings.has_dynamic_process_sets()
-        self._rank, self._size = place.rank, place.size
+        self._rank, self._size = info.rank, info.size
         try:
-            self._survey(place)
+            self._survey(info)
             self._register()
             self._process_sets(process_sets)
         except BaseException:
@@ -90,18 +90,18 @@ class Basics:
             raise
 
     def _find(self, comm):
-        place = _settings.place()
+        info = _settings.rank_info()
         scope = os.environ.get("RONDE_SCOPE", "ring")
         if comm is None or comm == []:
-            return (place, *_bootstrap.by_settings(place), scope)
+            return (info, *_bootstrap.by_settings(info), scope)
         if hasattr(comm, "Get_rank"):
-            found = _settings.Place(rank=comm.Get_rank(), size=comm.Get_size())
+            found = _settings.RankInfo(rank=comm.Get_rank(), size=comm.Get_size())
             return (found, *_bootstrap.by_communicator(comm), scope)
         ranks = sorted(comm)
-        if place.rank not in ranks:
-            raise ValueError(f"rank {place.rank} is not one of the ranks given to init(): {ranks}")
-        rendezvous, secret = _bootstrap.by_settings(place)
-        found = _settings.Place(rank=ranks.index(place.rank), size=len(ranks))
+        if info.rank not in ranks:
+            raise ValueError(f"rank {info.rank} is not one of the ranks given to init(): {ranks}")
+        rendezvous, secret = _bootstrap.by_settings(info)
+        found = _settings.RankInfo(rank=ranks.index(info.rank), size=len(ranks))
         scope = f"{scope}-of-{'-'.join(map(str, ranks))}"
         return found, rendezvous if len(ranks) > 1 else None, secret, scope
 
@@ -152,7 +152,7 @@ class Basics:
 
     # --- who we are ---------------------------------------------------------------------------------------------
 
-    def _survey(self, place):
+    def _survey(self, info):
         """Who shares a host with whom: everybody tells, and what the launcher said goes first."""
         own = hashlib.sha256(_settings.host_name().encode()).digest()
         hosts = [own]
@@ -167,10 +167,10 @@ class Basics:
         local_rank = local.index(self._rank)
         # The hosts that have a rank of this local number.
         cross = [host for host in order if hosts.count(host) > local_rank]
-        self._local_rank = _first(place.local_rank, local_rank)
-        self._local_size = _first(place.local_size, len(local))
-        self._cross_rank = _first(place.cross_rank, cross.index(own))
-        self._cross_size = _first(place.cross_size, len(cross))
+        self._local_rank = _first(info.local_rank, local_rank)
+        self._local_size = _first(info.local_size, len(local))
+        self._cross_rank = _first(info.cross_rank, cross.index(own))
+        self._cross_size = _first(info.cross_size, len(cross))
         self._is_homogeneous = len({hosts.count(host) for host in order}) == 1
 
     def _ask(self, value):

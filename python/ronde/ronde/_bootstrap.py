@@ -23,18 +23,18 @@ def _serve(address, secret):
     return _server
 
 
-def by_settings(place):
-    """The rendezvous and the secret of a place; the first rank begins to serve if nobody else does."""
+def by_settings(info):
+    """The rendezvous and the secret of a rank; the first rank begins to serve if nobody else does."""
     secret = _settings.secret()
-    if place.is_torch_store:
-        return _by_torch_store(place)
-    if place.is_mpi:
-        return _by_mpi(place)
-    if place.is_own_directory:
-        _remove_at_exit(place)
-    if place.is_own_server and place.rank == 0:
-        _serve_for(place.rendezvous, secret)
-    return place.rendezvous, secret
+    if info.is_torch_store:
+        return _by_torch_store(info)
+    if info.is_mpi:
+        return _by_mpi(info)
+    if info.is_own_directory:
+        _remove_at_exit(info)
+    if info.is_own_server and info.rank == 0:
+        _serve_for(info.rendezvous, secret)
+    return info.rendezvous, secret
 
 
 def _serve_for(rendezvous, secret):
@@ -50,11 +50,11 @@ def _serve_for(rendezvous, secret):
 _removed: set = set()
 
 
-def _remove_at_exit(place):
+def _remove_at_exit(info):
     """Each rank takes its own files away; the last one the directory."""
-    if place.rendezvous not in _removed:
-        _removed.add(place.rendezvous)
-        atexit.register(_remove, os.getpid(), place.rendezvous, f".{place.rank}")
+    if info.rendezvous not in _removed:
+        _removed.add(info.rendezvous)
+        atexit.register(_remove, os.getpid(), info.rendezvous, f".{info.rank}")
 
 
 def _remove(pid, directory, ending):
@@ -72,16 +72,16 @@ def _remove(pid, directory, ending):
 _agreed = None
 
 
-def _by_torch_store(place):
+def _by_torch_store(info):
     """torchrun's own port is taken by its store; so that is where the first rank says where its server is."""
     global _agreed
     if _agreed is None:
         from torch.distributed import TCPStore
 
-        host, _, port = place.rendezvous.rpartition(":")
-        store = TCPStore(host, int(port), place.size, False)
+        host, _, port = info.rendezvous.rpartition(":")
+        store = TCPStore(host, int(port), info.size, False)
         key = f"ronde/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-        if place.rank == 0:
+        if info.rank == 0:
             secret = secrets.token_hex(16)
             server = _serve("0.0.0.0:0", secret.encode())
             store.set(key, f"{host}:{server.port} {secret}")
@@ -97,26 +97,26 @@ def by_communicator(comm):
     return _by_broadcast(comm.Get_rank(), lambda offer: comm.bcast(offer, root=0))
 
 
-def _by_mpi(place):
+def _by_mpi(info):
     """The rendezvous of all ranks that mpirun started: it carries the first rank's offer to the others."""
     global _agreed
     if _agreed is None:
-        _agreed = _by_broadcast(place.rank, _mpi_broadcast(place))
+        _agreed = _by_broadcast(info.rank, _mpi_broadcast(info))
     return _agreed
 
 
-def _mpi_broadcast(place):
+def _mpi_broadcast(info):
     """By mpi4py if it is of the MPI that started us, else by MPICH's launcher or by Open MPI's library."""
     # It says RuntimeError where it finds no MPI.
     with contextlib.suppress(ImportError, RuntimeError):
         from mpi4py import MPI
 
-        if MPI.COMM_WORLD.Get_size() == place.size:
+        if MPI.COMM_WORLD.Get_size() == info.size:
             return lambda offer: MPI.COMM_WORLD.bcast(offer, root=0)
     descriptor = _settings.pmi_descriptor()
     if descriptor is not None:
         return lambda offer: _unpacked(_pmi.broadcast(descriptor, _packed(offer, _PMI_BYTES_MAX)))
-    return _open_mpi_broadcast(place)
+    return _open_mpi_broadcast(info)
 
 
 def _by_broadcast(rank, broadcast):
@@ -165,7 +165,7 @@ def _unpacked(text):
     return addresses, bytes.fromhex(secret)
 
 
-def _open_mpi_broadcast(place):
+def _open_mpi_broadcast(info):
     """Open MPI's own broadcast, from its library."""
     name = ctypes.util.find_library("mpi") or "libmpi.so.40"
     try:
@@ -175,7 +175,7 @@ def _open_mpi_broadcast(place):
             for each in ("ompi_mpi_comm_world", "ompi_mpi_byte")
         )
     except (OSError, ValueError):
-        raise ValueError(_settings.nowhere_to_meet(place.size)) from None
+        raise ValueError(_settings.nowhere_to_meet(info.size)) from None
     is_begun = ctypes.c_int()
     mpi.MPI_Initialized(ctypes.byref(is_begun))
     if not is_begun.value:

@@ -112,9 +112,9 @@ def run(
         network_interfaces=_joined(network_interfaces or network_interface),
     )
     is_here = not (hosts or hostfile or host_discovery_script)
-    with _Desk("127.0.0.1" if is_here else "", cloudpickle.dumps((func, args, kwargs or {}))) as desk:
-        _launch(flags + [executable or sys.executable, "-m", "ronde._task"], desk)
-        return [cloudpickle.loads(desk.results[rank]) for rank in sorted(desk.results)]
+    with _TaskServer("127.0.0.1" if is_here else "", cloudpickle.dumps((func, args, kwargs or {}))) as server:
+        _launch(flags + [executable or sys.executable, "-m", "ronde._task"], server)
+        return [cloudpickle.loads(server.results[rank]) for rank in sorted(server.results)]
 
 
 def _given(*values):
@@ -137,13 +137,13 @@ def _flags(**options):
     return flags
 
 
-def _launch(words, desk):
+def _launch(words, server):
     """Runs the launcher and shows its output, also in a notebook."""
     with tempfile.TemporaryDirectory(prefix="ronde-run-") as folder:
         report = os.path.join(folder, "report")
         process = subprocess.Popen(
             [binary(), "run", "--report", report, "--until-stdin-ends", *words],
-            env=desk.environment(),
+            env=server.environment(),
             # Nothing is ever written: when this process is gone, however it ended, the launcher sees the end of it.
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -161,7 +161,7 @@ def _launch(words, desk):
             for pump in pumps:
                 pump.join()
         if code != 0:
-            raise _failure(_read(report), code, _error(said), desk.failures)
+            raise _failure(_read(report), code, _error(said), server.failures)
 
 
 def _pump(source, target, said=None):
@@ -215,7 +215,7 @@ def _failure(ended, code, error, failures):
     return RuntimeError(text)
 
 
-class _Desk:
+class _TaskServer:
     """Hands the function to ranks that know the key, and takes their results, or what they raised."""
 
     def __init__(self, address, payload):

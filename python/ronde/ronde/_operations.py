@@ -51,8 +51,14 @@ class _SameShape(Operation):
     __slots__ = ("is_in_place",)
 
     def __init__(self, adapter, kind, details, tensors, name, process_set, is_in_place, is_group):
-        self.adapter, self.kind, self.details, self.tensors = adapter, kind, details, tensors
-        self.name, self.is_group, self.process_set_id = name, is_group, process_set.process_set_id
+        # One by one: more than three at once are put into a tuple first.
+        self.adapter = adapter
+        self.kind = kind
+        self.details = details
+        self.tensors = tensors
+        self.name = name
+        self.is_group = is_group
+        self.process_set_id = process_set.process_set_id
         self.is_in_place = is_in_place
         self.memory = memory = []
         self.staged = staged = []

@@ -16,7 +16,7 @@ from typing import Optional
 
 
 @dataclass
-class Place:
+class RankInfo:
     """A rank's place in its job. What is None is found out when the ring is formed."""
 
     rank: int = 0
@@ -51,16 +51,16 @@ def _flag(env, name):
     return env.get(name, "0").lower() not in ("", "0", "false", "off", "no")
 
 
-def place(env=os.environ):
+def rank_info(env=os.environ):
     """Who this rank is, by whoever started it."""
     for variable, read in _LAUNCHERS.items():
         if variable in env:
             return read(env)
-    return Place()
+    return RankInfo()
 
 
 def _horovod(env):
-    found = Place(
+    found = RankInfo(
         rank=_number(env, "HOROVOD_RANK"),
         size=_number(env, "HOROVOD_SIZE", 1),
         local_rank=_number(env, "HOROVOD_LOCAL_RANK"),
@@ -75,7 +75,7 @@ def _horovod(env):
 
 
 def _open_mpi(env):
-    found = Place(
+    found = RankInfo(
         rank=_number(env, "OMPI_COMM_WORLD_RANK"),
         size=_number(env, "OMPI_COMM_WORLD_SIZE", 1),
         local_rank=_number(env, "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -85,7 +85,7 @@ def _open_mpi(env):
 
 
 def _mpich(env):
-    found = Place(
+    found = RankInfo(
         rank=_number(env, "PMI_RANK"),
         size=_number(env, "PMI_SIZE", 1),
         local_rank=_number(env, "MPI_LOCALRANKID"),
@@ -95,7 +95,7 @@ def _mpich(env):
 
 
 def _torchrun(env):
-    found = Place(
+    found = RankInfo(
         rank=_number(env, "RANK"),
         size=_number(env, "WORLD_SIZE", 1),
         local_rank=_number(env, "LOCAL_RANK"),
@@ -106,7 +106,7 @@ def _torchrun(env):
 
 
 def _slurm(env):
-    found = Place(rank=_number(env, "SLURM_PROCID"), size=_number(env, "SLURM_NTASKS", 1))
+    found = RankInfo(rank=_number(env, "SLURM_PROCID"), size=_number(env, "SLURM_NTASKS", 1))
     found.local_rank = _number(env, "SLURM_LOCALID")
     nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_NODELIST")
     if nodes and "MASTER_ADDR" not in env and found.size > 1:
@@ -306,15 +306,15 @@ def is_elastic(env=os.environ):
     return _flag(env, "HOROVOD_ELASTIC")
 
 
-def desk(env=os.environ):
-    """The launcher's desk and this rank's number there; None if the ranks of the job never change."""
+def control_channel(env=os.environ):
+    """The launcher's control channel and this rank's number there; None if the ranks of the job never change."""
     if not is_elastic(env) or not env.get("RONDE_DRIVER"):
         return None
     return env["RONDE_DRIVER"], _number(env, "RONDE_WORKER", 0)
 
 
-def take_place(rank, size, local_rank, local_size, cross_rank, cross_size, env=os.environ):
-    """Writes a new place where scripts, and `place()`, look for it."""
+def set_rank(rank, size, local_rank, local_size, cross_rank, cross_size, env=os.environ):
+    """Writes a new place where scripts, and `rank_info()`, look for it."""
     env.update(
         HOROVOD_RANK=str(rank),
         HOROVOD_SIZE=str(size),

@@ -10,7 +10,7 @@ import queue
 
 import numpy as np
 
-from ronde import _desk
+from ronde import _control_channel
 from ronde import numpy as arrays
 from ronde._basics import basics
 from ronde._objects import broadcast_object
@@ -30,8 +30,8 @@ class _Messages(queue.Queue):
     """What has happened to the hosts; what the launcher has announced counts before it has come to pass."""
 
     def empty(self):
-        desk = _desk.of_this_process()
-        return super().empty() and not (desk is not None and desk.native.is_noticed())
+        channel = _control_channel.connect()
+        return super().empty() and not (channel is not None and channel.native.is_noticed())
 
 
 class State:
@@ -60,19 +60,19 @@ class State:
     def commit(self):
         """Saves, and looks whether the hosts have changed."""
         self.save()
-        desk = _desk.of_this_process()
-        if desk is not None:
-            desk.committed()
+        channel = _control_channel.connect()
+        if channel is not None:
+            channel.committed()
         self.check_host_updates()
 
     def check_host_updates(self):
         """Raises HostsUpdatedInterrupt, on all ranks at the same commit, if the hosts have changed."""
-        desk = _desk.of_this_process()
-        if desk is None:
+        channel = _control_channel.connect()
+        if channel is None:
             self._agree_on_updates()
             return
         # The launcher has agreed with all ranks on the check: nothing has to be sent between them.
-        change = desk.native.check()
+        change = channel.native.check()
         if change is not None:
             raise HostsUpdatedInterrupt(change == HostUpdateResult.removed)
 
@@ -187,14 +187,14 @@ def run_fn(func, reset):
 
     @functools.wraps(func)
     def wrapper(state, *args, **kwargs):
-        desk = _desk.of_this_process()
+        channel = _control_channel.connect()
         skip_sync = False
         while True:
             try:
                 if not skip_sync:
                     state.sync()
-                    if desk is not None:
-                        desk.synced()
+                    if channel is not None:
+                        channel.synced()
                 return func(state, *args, **kwargs)
             except MismatchError:
                 # The program's own mistake: it would come again.
@@ -202,16 +202,16 @@ def run_fn(func, reset):
             except HorovodInternalError as error:
                 state.restore()
                 skip_sync = False
-                if desk is not None:
-                    desk.broken(error)
+                if channel is not None:
+                    channel.broken(error)
             except HostsUpdatedInterrupt as update:
                 skip_sync = update.skip_sync
-                if desk is not None:
-                    desk.interrupted()
+                if channel is not None:
+                    channel.interrupted()
             reset()
-            if desk is not None:
+            if channel is not None:
                 # Only the launcher knows who else is in the new ring.
-                skip_sync = desk.is_in_step
+                skip_sync = channel.is_in_step
             state.on_reset()
 
     return wrapper

@@ -77,7 +77,7 @@ impl Team<'_> {
 
     /// Gathers a note of any length from everybody.
     pub(crate) fn gather_notes(&self, note: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let mut gathering = Gathering::of(note.to_vec());
+        let mut gathering = Gathering::with_own(note.to_vec());
         self.go_on(&mut gathering, None)?;
         Ok(self.in_order(gathering))
     }
@@ -135,7 +135,7 @@ pub(crate) struct Gathering {
 }
 
 impl Gathering {
-    pub(crate) fn of(note: Vec<u8>) -> Self {
+    pub(crate) fn with_own(note: Vec<u8>) -> Self {
         Self { known: vec![note], letters: None }
     }
 }

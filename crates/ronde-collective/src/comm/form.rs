@@ -16,7 +16,6 @@ use std::{
 use super::{Bell, Comm};
 use crate::{
     algorithms::{Gathering, Topology},
-    callers::Callers,
     codec::{Reader, Writer},
     error::{Error, Result},
     handshake::{self, Secret},
@@ -24,6 +23,7 @@ use crate::{
     shm::{self, Peer, Shm},
     tcp::{Link, addresses, connect},
     types::Rank,
+    wait_context::WaitContext,
     wire::{Way, Wire},
 };
 
@@ -64,8 +64,8 @@ pub(crate) fn form(site: &Site, me: usize, exchange: &mut Exchange<'_>) -> Resul
     let card = own_card(site, &listener).map_err(failed)?;
     let cards = exchange("card", card)?;
     let cards: Vec<Card> = cards.iter().map(|card| Card::read(card).ok_or_else(nonsense)).collect::<Result<_>>()?;
-    let callers = Arc::new(Callers::default());
-    let (shm, hosts) = share_memory(&cards, (me, &callers), exchange)?;
+    let wait_context = Arc::new(WaitContext::default());
+    let (shm, hosts) = share_memory(&cards, (me, &wait_context), exchange)?;
     let ways = connect_rest(site, &listener, &cards, (me, &hosts)).map_err(failed)?;
     let bell = match &shm {
         Some(shm) if hosts.len() == 1 => Bell::Memory(shm.bell()),
@@ -76,7 +76,7 @@ pub(crate) fn form(site: &Site, me: usize, exchange: &mut Exchange<'_>) -> Resul
         me,
         everybody: (0..ranks.len()).collect(),
         topology: Topology { hosts },
-        wire: Wire { ways, ranks: ranks.clone(), shm, callers, is_roomy: is_roomy(&cards, me) },
+        wire: Wire { ways, ranks: ranks.clone(), shm, wait_context, is_roomy: is_roomy(&cards, me) },
         ranks,
         bell,
         gathering: Gathering::default(),
@@ -131,7 +131,7 @@ fn by_host(cards: &[Card]) -> Vec<Vec<usize>> {
 /// Returns our view of the segment, and which members share one: a host where it did not work counts as many.
 fn share_memory(
     cards: &[Card],
-    (me, callers): (usize, &Arc<Callers>),
+    (me, wait_context): (usize, &Arc<WaitContext>),
     exchange: &mut Exchange<'_>,
 ) -> Result<(Option<Shm>, Vec<Vec<usize>>)> {
     let hosts = by_host(cards);
@@ -158,7 +158,7 @@ fn share_memory(
         own.iter().map(|member| Peer { rank: cards[*member].rank, pid: cards[*member].pid }).collect();
     // The descriptor stays open until all have said whether they could open it.
     let (shm, _descriptor) = match opened {
-        Some((segment, fd)) => (Shm::new(Arc::new(segment), local, &peers, Arc::clone(callers)).ok(), fd),
+        Some((segment, fd)) => (Shm::new(Arc::new(segment), local, &peers, Arc::clone(wait_context)).ok(), fd),
         None => (None, None),
     };
     let opened = exchange("opened", u64::from(shm.is_some()).to_le_bytes().to_vec())?;

@@ -21,19 +21,19 @@ use rustix::event::EventfdFlags;
 
 use crate::{
     algorithms::{Gathering, Team, Topology},
-    callers::Callers,
     error::{Error, Result},
     negotiate::fuse::Limits,
     shm::{self, Shm},
     tcp::Farewell,
     types::Rank,
+    wait_context::WaitContext,
     wire::Wire,
 };
 
 pub(crate) use self::form::{Site, form};
 
 /// The longest thing a member may say in one round.
-pub(crate) const NOTE_MAX: usize = shm::SLOT - 8;
+pub(crate) const ROUND_MESSAGE_MAX: usize = shm::SLOT - 8;
 
 /// Up to here one latency for everybody's whole data beats several for parts of it. For P members and S bytes a round
 /// carries (P - 1) S bytes to each, and an agreement with a reduction after it 2 S (P - 1) / P, but 1 + 2 log2 P
@@ -96,8 +96,8 @@ impl Comm {
     }
 
     /// Through which other threads tell the one that drives.
-    pub(crate) fn callers(&self) -> Arc<Callers> {
-        Arc::clone(&self.wire.callers)
+    pub(crate) fn wait_context(&self) -> Arc<WaitContext> {
+        Arc::clone(&self.wire.wait_context)
     }
 
     pub(crate) fn bell(&self) -> Bell {
@@ -130,16 +130,16 @@ impl Comm {
         if self.is_near() { 2 * MEGABYTE } else { 32 * MEGABYTE }
     }
 
-    /// Says our part of the next round, given in pieces of at most [`NOTE_MAX`] bytes together.
-    pub(crate) fn say<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) {
+    /// Says our part of the next round, given in pieces of at most [`ROUND_MESSAGE_MAX`] bytes together.
+    pub(crate) fn send_round<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) {
         if self.topology.is_one_host()
             && let Some(shm) = &mut self.wire.shm
         {
-            return shm.say(pieces);
+            return shm.send_round(pieces);
         }
         let mut note = Vec::new();
         pieces.for_each(|piece| note.extend_from_slice(piece));
-        self.gathering = Gathering::of(note);
+        self.gathering = Gathering::with_own(note);
     }
 
     /// Waits until all have spoken in our round; false if the time is over. Any thread may go on with it then.

@@ -14,17 +14,17 @@ use std::{
 };
 
 use super::{
-    core::{Core, Entry},
+    driver::{Driver, Entry},
     handle::{Completion, Handle},
     work::{Done, Work},
 };
 use crate::{
-    callers::Callers,
     clock,
     comm::Bell,
     error::{Error, Result},
     metrics::Metrics,
     types::{Rank, SetId},
+    wait_context::WaitContext,
 };
 
 /// Requests that may be in flight at once; a training step has thousands at most.
@@ -44,9 +44,9 @@ pub(crate) struct Group {
     /// Requests that are not done.
     pending: AtomicUsize,
     /// Owned by the thread that drives.
-    core: Mutex<Core>,
+    driver: Mutex<Driver>,
     bell: Bell,
-    callers: Arc<Callers>,
+    wait_context: Arc<WaitContext>,
     pub(super) metrics: Arc<Metrics>,
     helper: Helper,
 }
@@ -84,17 +84,17 @@ struct Helper {
 }
 
 impl Group {
-    pub(super) fn new(core: Core) -> Arc<Self> {
-        let comm = core.comm();
+    pub(super) fn new(driver: Driver) -> Arc<Self> {
+        let comm = driver.comm();
         Arc::new(Self {
             ranks: comm.ranks.clone(),
             inbox: Mutex::default(),
             has_new: AtomicBool::new(false),
             pending: AtomicUsize::new(0),
             bell: comm.bell(),
-            callers: comm.callers(),
-            metrics: core.metrics(),
-            core: Mutex::new(core),
+            wait_context: comm.wait_context(),
+            metrics: driver.metrics(),
+            driver: Mutex::new(driver),
             helper: Helper::default(),
         })
     }
@@ -195,12 +195,12 @@ impl Group {
 
     /// Waits until a request is done or the time is over; tells which. Drives if nobody else does.
     pub(super) fn wait(&self, completion: &Completion, deadline: Option<Instant>) -> bool {
-        let _waiting = self.callers.begin_to_wait();
+        let _waiting = self.wait_context.begin_to_wait();
         let is_over = || deadline.is_some_and(|deadline| clock::now() >= deadline);
         while !completion.is_done() {
-            let Some(mut core) = try_lock(&self.core) else { break };
-            core.drive(self, deadline, || completion.is_done() || is_over());
-            drop(core);
+            let Some(mut driver) = try_lock(&self.driver) else { break };
+            driver.drive(self, deadline, || completion.is_done() || is_over());
+            drop(driver);
             self.hand_over();
             if completion.is_done() || is_over() {
                 break;
@@ -241,8 +241,8 @@ impl Group {
         while self.wait_for_call() {
             self.helper.is_busy.store(true, Ordering::SeqCst);
             while self.pending.load(Ordering::SeqCst) > 0 && !self.is_closing() {
-                let mut core = lock(&self.core);
-                core.drive(self, None, || self.pending.load(Ordering::SeqCst) == 0);
+                let mut driver = lock(&self.driver);
+                driver.drive(self, None, || self.pending.load(Ordering::SeqCst) == 0);
             }
             self.helper.is_busy.store(false, Ordering::SeqCst);
             // Somebody may have come in between, and seen us busy.
@@ -261,7 +261,7 @@ impl Group {
     }
 
     pub(super) fn is_closing(&self) -> bool {
-        self.callers.is_closing()
+        self.wait_context.is_closing()
     }
 
     /// Ends everything: pending requests fail, peers hear a goodbye, the helper is joined.
@@ -269,7 +269,7 @@ impl Group {
         {
             // Under its lock, so that the helper cannot fall asleep after its last look.
             let _is_wanted = lock(&self.helper.is_wanted);
-            self.callers.close();
+            self.wait_context.close();
         }
         self.helper.called.notify_all();
         self.bell.ring();
@@ -277,7 +277,7 @@ impl Group {
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
             let _ = thread.join();
         }
-        lock(&self.core).fail(self, error);
+        lock(&self.driver).fail(self, error);
     }
 }
 

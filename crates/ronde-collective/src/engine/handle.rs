@@ -13,8 +13,9 @@ use super::{
     work::Done,
 };
 use crate::{
-    callers, clock,
+    clock,
     error::{Error, Result},
+    wait_context,
 };
 
 /// Where the engine puts a result.
@@ -77,7 +78,7 @@ impl Completion {
         self.is_done()
     }
 
-    fn take(&self) -> Result<Done> {
+    fn take_result(&self) -> Result<Done> {
         let result = lock(&self.slot).result.take();
         result.unwrap_or_else(|| Err(Error::Invalid("the result has been taken already".to_owned())))
     }
@@ -107,7 +108,7 @@ impl Handle {
             return None;
         }
         self.group.release(&self.name, &self.completion);
-        Some(self.completion.take())
+        Some(self.completion.take_result())
     }
 }
 
@@ -115,7 +116,7 @@ impl Handle {
     /// As [`Handle::wait`], for a caller that can be interrupted: in the middle of an operation `is_interrupted` is
     /// asked now and then, in this thread, and the engine fails if it says so. Elsewhere the timeout is soon enough.
     pub fn wait_unless(&self, is_interrupted: fn() -> bool, timeout: Option<Duration>) -> Option<Result<Done>> {
-        callers::unless(is_interrupted, || self.wait(timeout))
+        wait_context::unless(is_interrupted, || self.wait(timeout))
     }
 }
 

@@ -4,13 +4,13 @@
 //! with a [`Handle`]. Operations have names; ranks may ask in any order, and an operation begins when all members of
 //! its process set have asked for it. An engine can be shut down and started again as often as wanted.
 
-mod act;
 mod agree;
 pub(crate) mod config;
-mod core;
+mod driver;
+mod execute;
+mod execute_inline;
 mod group;
 mod handle;
-mod serve;
 mod sets;
 mod stall;
 mod work;
@@ -25,10 +25,10 @@ use std::{
 };
 
 use self::{
-    act::Actor,
     agree::agree,
     config::{Config, Transport},
-    core::{Core, Entry},
+    driver::{Driver, Entry},
+    execute::Executor,
     group::Group,
     handle::Completion,
     sets::Registry,
@@ -90,10 +90,10 @@ impl Engine {
         }
         let tuner = (config.autotune && config.rank == Rank(0)).then(|| Tuner::new(comm.fusion_max()));
         let registry = Arc::new(Registry::new(site, config, Arc::clone(&metrics), Arc::clone(&timeline)));
-        let actor = Actor::with_registry(Arc::clone(&registry));
-        let mut parts = registry.parts(actor);
+        let executor = Executor::with_registry(Arc::clone(&registry));
+        let mut parts = registry.parts(executor);
         parts.tuner = tuner;
-        let all = Group::new(Core::new(comm, parts));
+        let all = Group::new(Driver::new(comm, parts));
         all.start_helper(SetId::GLOBAL)?;
         Ok(Self { all, registry, timeline, metrics, is_shut_down: AtomicBool::new(false) })
     }

@@ -8,8 +8,8 @@ use std::{
 };
 
 use super::{
-    act::Actor,
-    core::{Core, Parts},
+    driver::{Driver, Parts},
+    execute::Executor,
     group::{Group, lock},
     stall::Watch,
     work::Done,
@@ -121,20 +121,20 @@ impl Registry {
     }
 
     fn start_group(&self, id: SetId, comm: Comm) -> Result<Arc<Group>> {
-        let parts = Parts { timeline: Arc::new(self.timeline.of_set(id)), ..self.parts(Actor::default()) };
-        let group = Group::new(Core::new(comm, parts));
+        let parts = Parts { timeline: Arc::new(self.timeline.of_set(id)), ..self.parts(Executor::default()) };
+        let group = Group::new(Driver::new(comm, parts));
         group.start_helper(id)?;
         Ok(group)
     }
 
     /// For the group of all ranks.
-    pub(super) fn parts(&self, actor: Actor) -> Parts {
+    pub(super) fn parts(&self, executor: Executor) -> Parts {
         Parts {
             cache_capacity: self.config.cache_capacity,
             fusion_threshold: self.config.fusion_threshold,
             cycle_time: self.config.cycle_time,
             watch: Watch::new(self.config.stall, Arc::clone(&self.metrics), self.site.rank),
-            actor,
+            executor,
             metrics: Arc::clone(&self.metrics),
             timeline: Arc::clone(&self.timeline),
             tuner: None,

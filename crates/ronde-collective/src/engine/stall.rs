@@ -9,14 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{config::Stall, core::Entry, group::lock};
+use super::{config::Stall, driver::Entry, group::lock};
 use crate::{
-    callers::Overseer,
     clock,
     error::{Error, Result},
     metrics::Metrics,
     negotiate::{Negotiator, Response, Stalled, request::Request},
     types::Rank,
+    wait_context::Overseer,
 };
 
 /// Names that are shown for each rank.

@@ -3,7 +3,7 @@
 //! What is in one list has been asked for by all ranks, so it may be done in any order. Large tensors gain nothing
 //! from it and would be copied twice for nothing: they go alone.
 
-use super::{Outcome, Response, request::Kind};
+use super::{Decision, Response, request::Kind};
 use crate::types::{DataType, ReduceOp};
 
 /// Reductions that are done as one.
@@ -54,7 +54,7 @@ fn key(response: &Response, limits: Limits) -> Option<(Key, usize)> {
     let bytes = request.bytes();
     let is_one_type = request.tensors.iter().all(|spec| spec.dtype == dtype);
     let can_fuse =
-        response.kind == Kind::Allreduce && response.outcome == Outcome::Go && request.op != ReduceOp::Adasum;
+        response.kind == Kind::Allreduce && response.decision == Decision::Go && request.op != ReduceOp::Adasum;
     let key =
         Key { dtype, op: request.op, prescale: request.prescale.to_bits(), postscale: request.postscale.to_bits() };
     (can_fuse && is_one_type && bytes <= limits.alone && bytes <= limits.threshold).then_some((key, bytes))

@@ -6,8 +6,8 @@
 
 pub(crate) mod cache;
 pub(crate) mod fuse;
-pub(crate) mod note;
 pub(crate) mod request;
+pub(crate) mod round_message;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -16,8 +16,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use self::{
     cache::{Agreed, Cache},
-    note::{Item, Note},
     request::{Kind, Request, Spec},
+    round_message::{Item, RoundMessage},
     validate::{Asked, validate},
 };
 use crate::types::Rank;
@@ -29,7 +29,7 @@ pub(crate) struct Response {
     pub(crate) kind: Kind,
     /// The requests of all members; none for a member that has joined.
     pub(crate) agreed: Agreed,
-    pub(crate) outcome: Outcome,
+    pub(crate) decision: Decision,
     pub(crate) members: Arc<[Rank]>,
 }
 
@@ -50,7 +50,7 @@ impl Response {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Outcome {
+pub(crate) enum Decision {
     Go,
     /// The ranks do not fit together.
     Refused(String),
@@ -93,33 +93,37 @@ impl Negotiator {
     }
 
     /// Whether everybody says the same names in the same order, and brings the data along.
-    pub(crate) fn is_in_step(&self, notes: &[Note]) -> bool {
-        let Some((first, rest)) = notes.split_first() else { return false };
-        let brings_data = |note: &Note| note.has_data && !note.items.is_empty();
+    pub(crate) fn is_in_step(&self, messages: &[RoundMessage]) -> bool {
+        let Some((first, rest)) = messages.split_first() else { return false };
+        let brings_data = |message: &RoundMessage| message.has_data && !message.items.is_empty();
         let are_known = first.items.iter().all(|item| matches!(item, Item::Known(_)));
-        let says_same = |(member, note): (usize, &Note)| {
-            (are_known && note.items == first.items) || self.names(member + 1, note).eq(self.names(0, first))
+        let says_same = |(member, message): (usize, &RoundMessage)| {
+            (are_known && message.items == first.items) || self.names(member + 1, message).eq(self.names(0, first))
         };
-        notes.iter().all(brings_data) && rest.iter().enumerate().all(says_same)
+        messages.iter().all(brings_data) && rest.iter().enumerate().all(says_same)
     }
 
-    /// The names in a note, for those who look on.
-    pub(crate) fn names<'a>(&'a self, member: usize, note: &'a Note) -> impl Iterator<Item = Option<&'a str>> {
-        note.items.iter().map(move |item| match item {
+    /// The names in a message, for those who look on.
+    pub(crate) fn names<'a>(
+        &'a self,
+        member: usize,
+        message: &'a RoundMessage,
+    ) -> impl Iterator<Item = Option<&'a str>> {
+        message.items.iter().map(move |item| match item {
             Item::New(request) => Some(&*request.name),
             Item::Known(id) => Some(&*self.cache.get(*id)?.get(member)?.as_ref()?.name),
         })
     }
 
     /// One round: hears all members, and answers what to do, in order.
-    pub(crate) fn round(&mut self, notes: &[Note]) -> Vec<Response> {
+    pub(crate) fn round(&mut self, messages: &[RoundMessage]) -> Vec<Response> {
         let is_quiet = self.waiting.is_empty() && !self.joined.contains(&true);
-        if is_quiet && let Some(responses) = self.repeat(notes) {
+        if is_quiet && let Some(responses) = self.repeat(messages) {
             return responses;
         }
         let mut ready = Vec::new();
-        for (member, note) in notes.iter().enumerate() {
-            for item in &note.items {
+        for (member, message) in messages.iter().enumerate() {
+            for item in &message.items {
                 if let Some(request) = self.expand(member, item) {
                     ready.extend(self.hear(member, request));
                 }
@@ -132,9 +136,9 @@ impl Negotiator {
     }
 
     /// The steady state: everybody says the same known things.
-    fn repeat(&mut self, notes: &[Note]) -> Option<Vec<Response>> {
-        let (first, rest) = notes.split_first()?;
-        if rest.iter().any(|note| note.items != first.items) {
+    fn repeat(&mut self, messages: &[RoundMessage]) -> Option<Vec<Response>> {
+        let (first, rest) = messages.split_first()?;
+        if rest.iter().any(|message| message.items != first.items) {
             return None;
         }
         let known = |item: &Item| match item {
@@ -186,26 +190,26 @@ impl Negotiator {
         let requests = by_rank.filter_map(|(rank, request)| Some((*rank, request.as_deref()?)));
         let requests: Vec<(Rank, &Request)> = requests.collect();
         let has_joined = requests.len() < self.ranks.len();
-        let outcome = validate(&Asked { requests: &requests, has_joined });
+        let decision = validate(&Asked { requests: &requests, has_joined });
         let kind = requests.first()?.1.kind;
         let agreed: Agreed = asked.into();
         let may_repeat = !has_joined && !matches!(kind, Kind::AddSet | Kind::RemoveSet);
-        match &outcome {
+        match &decision {
             Ok(()) if may_repeat => self.cache.put(name, Arc::clone(&agreed)),
             Ok(()) => {}
             Err(_) => self.cache.remove(name),
         }
-        let outcome = outcome.map_or_else(Outcome::Refused, |()| Outcome::Go);
-        Some(Response { name: Arc::clone(name), kind, agreed, outcome, members: Arc::clone(&self.ranks) })
+        let decision = decision.map_or_else(Decision::Refused, |()| Decision::Go);
+        Some(Response { name: Arc::clone(name), kind, agreed, decision, members: Arc::clone(&self.ranks) })
     }
 
     fn all_joined(&mut self) -> Option<Response> {
         let last = self.last_joined.filter(|_| self.joined.iter().all(|joined| *joined))?;
         self.joined.fill(false);
         self.last_joined = None;
-        let outcome = Outcome::AllJoined(self.ranks[last]);
+        let decision = Decision::AllJoined(self.ranks[last]);
         let members = Arc::clone(&self.ranks);
-        Some(Response { name: JOIN.into(), kind: Kind::Join, agreed: Arc::new([]), outcome, members })
+        Some(Response { name: JOIN.into(), kind: Kind::Join, agreed: Arc::new([]), decision, members })
     }
 
     /// What waits, who has asked for it, and who has not.
@@ -235,7 +239,7 @@ pub(crate) const JOIN: &str = "join.noname";
 fn go(agreed: Agreed, members: &Arc<[Rank]>) -> Option<Response> {
     let first = agreed.iter().flatten().next()?;
     let (name, kind) = (Arc::clone(&first.name), first.kind);
-    Some(Response { name, kind, agreed, outcome: Outcome::Go, members: Arc::clone(members) })
+    Some(Response { name, kind, agreed, decision: Decision::Go, members: Arc::clone(members) })
 }
 
 fn is_complete(asked: &[Option<Arc<Request>>], joined: &[bool]) -> bool {

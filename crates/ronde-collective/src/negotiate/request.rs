@@ -44,7 +44,7 @@ impl Kind {
     }
 
     /// Whether a result can be made from everybody's data by each rank itself.
-    pub(crate) fn is_servable(self, op: ReduceOp) -> bool {
+    pub(crate) fn can_be_inline(self, op: ReduceOp) -> bool {
         !matches!(self, Self::Join | Self::AddSet | Self::RemoveSet) && op != ReduceOp::Adasum
     }
 }

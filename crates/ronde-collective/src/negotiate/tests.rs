@@ -3,10 +3,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::{
-    Negotiator, Outcome, Response,
+    Decision, Negotiator, Response,
     fuse::{Limits, fuse},
-    note::{Item, Note},
     request::{Kind, Request, Spec},
+    round_message::{Item, RoundMessage},
 };
 use crate::{
     codec::{Reader, Writer},
@@ -25,12 +25,12 @@ fn ranks(size: usize) -> Vec<Rank> {
 
 /// One round where each member newly has these ready; returns the names that can be done.
 fn round(negotiator: &mut Negotiator, asked: &[&[Arc<Request>]]) -> Vec<String> {
-    let note = |(member, requests): (usize, &&[Arc<Request>])| Note {
+    let message = |(member, requests): (usize, &&[Arc<Request>])| RoundMessage {
         items: requests.iter().map(|request| negotiator.item(member, request)).collect(),
-        ..Note::default()
+        ..RoundMessage::default()
     };
-    let notes: Vec<Note> = asked.iter().enumerate().map(note).collect();
-    negotiator.round(&notes).into_iter().map(|response| response.name.to_string()).collect()
+    let messages: Vec<RoundMessage> = asked.iter().enumerate().map(message).collect();
+    negotiator.round(&messages).into_iter().map(|response| response.name.to_string()).collect()
 }
 
 #[test]
@@ -60,9 +60,10 @@ fn the_cache_forgets_what_was_used_longest_ago() {
 fn a_refusal_is_forgotten_and_the_next_try_is_fresh() {
     let mut negotiator = Negotiator::new(ranks(2), 10);
     assert_eq!(round(&mut negotiator, &[&[sum("a", 1)], &[sum("a", 1)]]), ["a"]);
-    let notes = [sum("a", 1), sum("a", 2)].map(|request| Note { items: vec![Item::New(request)], ..Note::default() });
-    let responses = negotiator.round(&notes);
-    assert!(matches!(&responses[0].outcome, Outcome::Refused(text) if text.contains("[1]") && text.contains("[2]")));
+    let messages = [sum("a", 1), sum("a", 2)]
+        .map(|request| RoundMessage { items: vec![Item::New(request)], ..RoundMessage::default() });
+    let responses = negotiator.round(&messages);
+    assert!(matches!(&responses[0].decision, Decision::Refused(text) if text.contains("[1]") && text.contains("[2]")));
     assert!(matches!(negotiator.item(0, &sum("a", 1)), Item::New(_)));
 }
 
@@ -72,9 +73,9 @@ fn everybody_joins_and_the_last_one_is_named() {
     let join = Arc::new(Request::new(Kind::Join, super::JOIN));
     assert!(round(&mut negotiator, &[&[sum("a", 1)], &[]]).is_empty());
     assert_eq!(round(&mut negotiator, &[&[], &[Arc::clone(&join)]]), ["a"], "who has joined counts as ready");
-    let note = Note { items: vec![Item::New(join)], ..Note::default() };
-    let responses = negotiator.round(&[note, Note::default()]);
-    assert_eq!(responses[0].outcome, Outcome::AllJoined(Rank(0)));
+    let message = RoundMessage { items: vec![Item::New(join)], ..RoundMessage::default() };
+    let responses = negotiator.round(&[message, RoundMessage::default()]);
+    assert_eq!(responses[0].decision, Decision::AllJoined(Rank(0)));
 }
 
 fn limits(threshold: usize) -> Limits {
@@ -84,7 +85,7 @@ fn limits(threshold: usize) -> Limits {
 fn agreed(requests: &[Arc<Request>]) -> Vec<Response> {
     let mut negotiator = Negotiator::new(ranks(1), 0);
     let items = requests.iter().map(|request| Item::New(Arc::clone(request))).collect();
-    negotiator.round(&[Note { items, ..Note::default() }])
+    negotiator.round(&[RoundMessage { items, ..RoundMessage::default() }])
 }
 
 fn check_fusion(what: &str, requests: &[Arc<Request>], threshold: usize, expected: &[&[&str]]) {
@@ -125,25 +126,25 @@ proptest! {
         let mut in_flight = std::collections::BTreeSet::new();
         let (mut asked, mut answered) = (0, 0);
         for step in run {
-            let mut notes = vec![Note::default(); 3];
+            let mut messages = vec![RoundMessage::default(); 3];
             for (member, name) in step {
                 if in_flight.insert((member, format!("{name}"))) {
                     let item = replicas[member].item(member, &sum(&format!("{name}"), usize::from(name)));
-                    notes[member].items.push(item);
+                    messages[member].items.push(item);
                     asked += 1;
                 }
             }
-            let written: Vec<Note> = notes.iter().map(|note| {
+            let written: Vec<RoundMessage> = messages.iter().map(|message| {
                 let mut bytes = Writer::default();
-                note.write(&mut bytes);
-                Note::read(&bytes.0).expect("what was written can be read").0
+                message.write(&mut bytes);
+                RoundMessage::read(&bytes.0).expect("what was written can be read").0
             }).collect();
-            prop_assert_eq!(&written, &notes);
-            let answers: Vec<Vec<Response>> = replicas.iter_mut().map(|replica| replica.round(&notes)).collect();
+            prop_assert_eq!(&written, &messages);
+            let answers: Vec<Vec<Response>> = replicas.iter_mut().map(|replica| replica.round(&messages)).collect();
             prop_assert_eq!(&answers[0], &answers[1]);
             prop_assert_eq!(&answers[0], &answers[2]);
             for response in &answers[0] {
-                prop_assert_eq!(&response.outcome, &Outcome::Go);
+                prop_assert_eq!(&response.decision, &Decision::Go);
                 answered += 3;
                 (0..3).for_each(|member| assert!(in_flight.remove(&(member, response.name.to_string())), "answered unasked"));
             }

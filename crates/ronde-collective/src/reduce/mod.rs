@@ -5,17 +5,17 @@
 
 #![expect(clippy::inline_always, reason = "the loops are compiled for several instruction sets")]
 
-mod lane;
+mod element;
 mod simd;
 #[cfg(test)]
 mod tests;
 
-use self::lane::{Brain, Half, Lane, Truth};
+use self::element::{Brain, Element, Half, Truth};
 use crate::types::{DataType, ReduceOp};
 
 pub(crate) use self::simd::{accumulate, combine, scale};
 
-/// Calls a generic function for the lane of a type.
+/// Calls a generic function for the element of a type.
 macro_rules! for_lane {
     ($dtype:expr, $function:ident($($argument:expr),*)) => {
         match $dtype {
@@ -36,23 +36,23 @@ macro_rules! for_lane {
 /// `to = a op b`.
 #[inline(always)]
 fn combine_any(dtype: DataType, op: ReduceOp, to: &mut [u8], a: &[u8], b: &[u8]) {
-    for_lane!(dtype, combine_lanes(op, to, a, b));
+    for_lane!(dtype, combine_elements(op, to, a, b));
 }
 
 /// `to = to op b`.
 #[inline(always)]
 fn accumulate_any(dtype: DataType, op: ReduceOp, to: &mut [u8], b: &[u8]) {
-    for_lane!(dtype, accumulate_lanes(op, to, b));
+    for_lane!(dtype, accumulate_elements(op, to, b));
 }
 
 /// `to = to * factor`.
 #[inline(always)]
 fn scale_any(dtype: DataType, to: &mut [u8], factor: f64) {
-    for_lane!(dtype, scale_lanes(to, factor));
+    for_lane!(dtype, scale_elements(to, factor));
 }
 
 #[inline(always)]
-fn combine_lanes<T: Lane>(op: ReduceOp, to: &mut [u8], a: &[u8], b: &[u8]) {
+fn combine_elements<T: Element>(op: ReduceOp, to: &mut [u8], a: &[u8], b: &[u8]) {
     match op {
         ReduceOp::Sum | ReduceOp::Average | ReduceOp::Adasum => each_of_two::<T>(to, a, b, T::sum),
         ReduceOp::Product => each_of_two::<T>(to, a, b, T::product),
@@ -62,7 +62,7 @@ fn combine_lanes<T: Lane>(op: ReduceOp, to: &mut [u8], a: &[u8], b: &[u8]) {
 }
 
 #[inline(always)]
-fn accumulate_lanes<T: Lane>(op: ReduceOp, to: &mut [u8], b: &[u8]) {
+fn accumulate_elements<T: Element>(op: ReduceOp, to: &mut [u8], b: &[u8]) {
     match op {
         ReduceOp::Sum | ReduceOp::Average | ReduceOp::Adasum => each_onto::<T>(to, b, T::sum),
         ReduceOp::Product => each_onto::<T>(to, b, T::product),
@@ -72,21 +72,21 @@ fn accumulate_lanes<T: Lane>(op: ReduceOp, to: &mut [u8], b: &[u8]) {
 }
 
 #[inline(always)]
-fn each_of_two<T: Lane>(to: &mut [u8], a: &[u8], b: &[u8], join: impl Fn(T, T) -> T) {
+fn each_of_two<T: Element>(to: &mut [u8], a: &[u8], b: &[u8], join: impl Fn(T, T) -> T) {
     for ((to, a), b) in T::chunks_mut(to).iter_mut().zip(T::chunks(a)).zip(T::chunks(b)) {
         *to = join(T::load(*a), T::load(*b)).store();
     }
 }
 
 #[inline(always)]
-fn each_onto<T: Lane>(to: &mut [u8], b: &[u8], join: impl Fn(T, T) -> T) {
+fn each_onto<T: Element>(to: &mut [u8], b: &[u8], join: impl Fn(T, T) -> T) {
     for (to, b) in T::chunks_mut(to).iter_mut().zip(T::chunks(b)) {
         *to = join(T::load(*to), T::load(*b)).store();
     }
 }
 
 #[inline(always)]
-fn scale_lanes<T: Lane>(to: &mut [u8], factor: f64) {
+fn scale_elements<T: Element>(to: &mut [u8], factor: f64) {
     for to in T::chunks_mut(to) {
         *to = T::load(*to).scale(factor).store();
     }
@@ -134,10 +134,10 @@ fn neutral(dtype: DataType, op: ReduceOp) -> [u8; 8] {
 pub(crate) fn to_f64(dtype: DataType, from: &[u8]) -> Vec<f64> {
     match dtype {
         DataType::F16 => {
-            Half::chunks(from).iter().map(|b| f64::from(lane::half_to_f32(u16::from_ne_bytes(*b)))).collect()
+            Half::chunks(from).iter().map(|b| f64::from(element::half_to_f32(u16::from_ne_bytes(*b)))).collect()
         }
         DataType::BF16 => {
-            Brain::chunks(from).iter().map(|b| f64::from(lane::brain_to_f32(u16::from_ne_bytes(*b)))).collect()
+            Brain::chunks(from).iter().map(|b| f64::from(element::brain_to_f32(u16::from_ne_bytes(*b)))).collect()
         }
         DataType::F32 => f32::chunks(from).iter().map(|b| f64::from(f32::load(*b))).collect(),
         _ => f64::chunks(from).iter().map(|b| f64::load(*b)).collect(),
@@ -149,8 +149,8 @@ pub(crate) fn to_f64(dtype: DataType, from: &[u8]) -> Vec<f64> {
 pub(crate) fn from_f64(dtype: DataType, values: &[f64], to: &mut [u8]) {
     for (to, value) in to.chunks_exact_mut(dtype.size()).zip(values) {
         match dtype {
-            DataType::F16 => to.copy_from_slice(&lane::half_from_f32(*value as f32).to_ne_bytes()),
-            DataType::BF16 => to.copy_from_slice(&lane::brain_from_f32(*value as f32).to_ne_bytes()),
+            DataType::F16 => to.copy_from_slice(&element::half_from_f32(*value as f32).to_ne_bytes()),
+            DataType::BF16 => to.copy_from_slice(&element::brain_from_f32(*value as f32).to_ne_bytes()),
             DataType::F32 => to.copy_from_slice(&(*value as f32).to_ne_bytes()),
             _ => to.copy_from_slice(&value.to_ne_bytes()),
         }

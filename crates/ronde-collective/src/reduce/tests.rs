@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
 use super::{
-    DataType, ReduceOp, accumulate, combine, fill_neutral, from_f64,
-    lane::{brain_from_f32, brain_to_f32, half_from_f32, half_to_f32},
-    scale, to_f64,
+    DataType, ReduceOp, accumulate, combine,
+    element::{brain_from_f32, brain_to_f32, half_from_f32, half_to_f32},
+    fill_neutral, from_f64, scale, to_f64,
 };
 
 #[test]

@@ -20,7 +20,7 @@ use super::{
     clock,
     memory::{self, Ordering, Segment},
 };
-use crate::{callers::Callers, types::Rank};
+use crate::{types::Rank, wait_context::WaitContext};
 
 pub(crate) use self::{layout::SLOT, wait::Bell};
 
@@ -34,7 +34,7 @@ pub(crate) struct Shm {
     /// Handles of the peers' processes; none for this one.
     processes: Vec<Option<OwnedFd>>,
     patience: Patience,
-    callers: Arc<Callers>,
+    wait_context: Arc<WaitContext>,
     /// Rounds that we have spoken in.
     round: u64,
     /// Panels that all operations so far have used.
@@ -63,7 +63,12 @@ pub(crate) fn is_marked(segment: &Segment, mark: u64) -> bool {
 }
 
 impl Shm {
-    pub(crate) fn new(segment: Arc<Segment>, me: usize, peers: &[Peer], callers: Arc<Callers>) -> io::Result<Self> {
+    pub(crate) fn new(
+        segment: Arc<Segment>,
+        me: usize,
+        peers: &[Peer],
+        wait_context: Arc<WaitContext>,
+    ) -> io::Result<Self> {
         let own = peers[me].pid;
         let processes = peers.iter().map(|peer| if peer.pid == own { Ok(None) } else { process(peer.pid).map(Some) });
         Ok(Self {
@@ -73,7 +78,7 @@ impl Shm {
             ranks: peers.iter().map(|peer| peer.rank).collect(),
             processes: processes.collect::<io::Result<_>>()?,
             patience: Patience::for_members(peers.len()),
-            callers,
+            wait_context,
             round: 0,
             panel: 0,
         })

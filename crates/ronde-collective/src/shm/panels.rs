@@ -105,7 +105,7 @@ impl Shm {
                 self.reduce(&mut work, first, panel, block)?;
             }
             if let Some(panel) = step.checked_sub(2).filter(|_| work.gather) {
-                self.take(&mut work, first, panel, block)?;
+                self.take_results(&mut work, first, panel, block)?;
             }
         }
         // Steps that this collective does not have count as done, so that the next one finds all counters equal.
@@ -174,7 +174,7 @@ impl Shm {
         }
     }
 
-    fn take(&self, work: &mut Panels<'_, '_>, first: u64, panel: u64, block: usize) -> Result<()> {
+    fn take_results(&self, work: &mut Panels<'_, '_>, first: u64, panel: u64, block: usize) -> Result<()> {
         let number = first + panel;
         for owner in self.peers() {
             let range = work.block(owner, panel, block);

@@ -11,7 +11,7 @@ use crate::error::Result;
 
 impl Shm {
     /// Says our part of the next round, given in pieces.
-    pub(crate) fn say<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) {
+    pub(crate) fn send_round<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) {
         self.round += 1;
         let slot = self.layout.slot(self.me, self.round);
         let mut len = 0;

@@ -18,9 +18,9 @@ use super::{
     memory::{Ordering, Segment, fence},
 };
 use crate::{
-    callers::Stillness,
     error::{Error, Result},
     types::Rank,
+    wait_context::Stillness,
 };
 
 /// How long a sleeper sleeps at most before it looks whether all are alive: a tenth of the second that is promised.
@@ -54,7 +54,7 @@ impl Shm {
 
     /// Waits until nobody is missing, or the time is over; tells which.
     pub(super) fn wait_until(&self, deadline: Option<Instant>, missing: impl Fn() -> Option<usize>) -> Result<bool> {
-        let patience = if self.callers.are_waiting() { self.patience } else { Patience::NONE };
+        let patience = if self.wait_context.are_waiting() { self.patience } else { Patience::NONE };
         for _ in 0..patience.spins {
             if missing().is_none() {
                 return Ok(true);
@@ -84,7 +84,7 @@ impl Shm {
                 sleeping.store(0, Ordering::Relaxed);
                 return Ok(true);
             };
-            if self.callers.is_closing() {
+            if self.wait_context.is_closing() {
                 return Err(Error::Shutdown(None));
             }
             let alive = self.check_words(peer).and_then(|()| if rested { self.check_processes() } else { Ok(()) });
@@ -97,7 +97,7 @@ impl Shm {
                 return Ok(false);
             }
             if let Some(stillness) = &mut stillness {
-                self.callers.look(stillness, || self.laggards())?;
+                self.wait_context.look(stillness, || self.laggards())?;
             }
             rested = self.nap(heard, nap);
         }

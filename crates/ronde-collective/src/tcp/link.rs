@@ -97,7 +97,7 @@ impl Link {
     }
 
     /// Tells the peer why we hang up.
-    pub(crate) fn say(&self, farewell: Farewell) {
+    pub(crate) fn send_farewell(&self, farewell: Farewell) {
         let rank = match farewell {
             Farewell::Left => 0,
             Farewell::Lost(rank) => rank.0 as u64 + 1,

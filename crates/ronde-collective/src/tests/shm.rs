@@ -40,7 +40,7 @@ fn everybody_hears_everybody_in_every_round() {
     on_all(3, |me, mut shm| {
         for round in 0..3000_usize {
             let said = format!("{me} in {round}");
-            shm.say([said.as_bytes(), &b"."[..round % 2]].into_iter());
+            shm.send_round([said.as_bytes(), &b"."[..round % 2]].into_iter());
             assert!(shm.hear(None).unwrap());
             for other in 0..3 {
                 let expected = format!("{other} in {round}{}", if round % 2 == 1 { "." } else { "" });
@@ -54,7 +54,7 @@ fn everybody_hears_everybody_in_every_round() {
 fn the_longest_thing_can_be_said() {
     on_all(2, |me, mut shm| {
         let long = vec![u8::try_from(me).unwrap(); SLOT - 8];
-        shm.say([long.as_slice()].into_iter());
+        shm.send_round([long.as_slice()].into_iter());
         shm.hear(None).unwrap();
         assert_eq!(shm.said(1 - me).len(), long.len());
     });
@@ -121,7 +121,7 @@ fn blocks_of_collectives_of_all_kinds_do_not_get_mixed_up() {
 fn a_wait_ends_at_its_deadline_by_a_goodbye_and_by_an_abort() {
     let mut both = members(2);
     let (mut one, other) = (both.remove(0), both.remove(0));
-    one.say([&b"hello"[..]].into_iter());
+    one.send_round([&b"hello"[..]].into_iter());
     let soon = || Some(clock::now() + Duration::from_millis(1));
     assert!(!one.hear(soon()).unwrap(), "nobody has answered");
     other.leave();

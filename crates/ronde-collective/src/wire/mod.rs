@@ -19,12 +19,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::flow::{Flow, What};
 use crate::{
-    callers::{Callers, Stillness},
     clock,
     error::{Error, Result},
     shm::Shm,
     tcp::{Farewell, Link},
     types::Rank,
+    wait_context::{Stillness, WaitContext},
 };
 
 pub(crate) use self::flow::{LETTER_MIN, Letter, Message};
@@ -61,7 +61,7 @@ pub(crate) struct Wire {
     pub(crate) ways: Vec<Way>,
     pub(crate) ranks: Vec<Rank>,
     pub(crate) shm: Option<Shm>,
-    pub(crate) callers: Arc<Callers>,
+    pub(crate) wait_context: Arc<WaitContext>,
     /// Whether every member on this machine has a processor: then none needs ours while we look.
     pub(crate) is_roomy: bool,
 }
@@ -87,7 +87,7 @@ impl Wire {
             if let Some(stillness) = stillness.as_mut().filter(|_| has_moved) {
                 stillness.moved();
             }
-            if self.callers.are_waiting() && self.is_worth_trying(tries) {
+            if self.wait_context.are_waiting() && self.is_worth_trying(tries) {
                 continue;
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
@@ -98,7 +98,7 @@ impl Wire {
             // Who has a deadline looks for stalls by itself.
             if deadline.is_none() {
                 let stillness = stillness.get_or_insert_with(Stillness::begin);
-                self.callers.look(stillness, || self.awaited(&flows))?;
+                self.wait_context.look(stillness, || self.awaited(&flows))?;
             }
         }
     }
@@ -200,7 +200,7 @@ impl Wire {
 
     /// Waits until something can move, or a while.
     fn wait(&self, flows: &[Flow<'_>], limit: Option<Duration>) -> Result<()> {
-        if self.callers.is_closing() {
+        if self.wait_context.is_closing() {
             return Err(Error::Shutdown(None));
         }
         let local = |flow: &Flow<'_>| if let Way::Memory(local) = self.ways[flow.peer] { Some(local) } else { None };
@@ -283,7 +283,7 @@ impl Wire {
     pub(crate) fn part(&self, farewell: Farewell) {
         for way in &self.ways {
             if let Way::Tcp(link) = way {
-                link.say(farewell);
+                link.send_farewell(farewell);
             }
         }
         if let Some(shm) = &self.shm {
@@ -337,7 +337,7 @@ mod tests {
     fn receive(link: Link) -> Result<Vec<u8>> {
         let ways = vec![Way::Own, Way::Tcp(link)];
         let ranks = vec![Rank(3), Rank(7)];
-        let wire = Wire { ways, ranks, shm: None, callers: Arc::default(), is_roomy: false };
+        let wire = Wire { ways, ranks, shm: None, wait_context: Arc::default(), is_roomy: false };
         let mut bytes = vec![0; 5];
         wire.exchange(vec![Message::Receive { from: 1, bytes: &mut bytes }]).map(|()| bytes)
     }
@@ -346,7 +346,7 @@ mod tests {
     fn a_goodbye_that_is_faster_than_the_data_before_it_ends_nothing() {
         let (own, other) = pair();
         let peer = thread::spawn(move || {
-            other.say(Farewell::Left);
+            other.send_farewell(Farewell::Left);
             // As long as TCP takes to send a lost packet again.
             thread::sleep(Duration::from_millis(300));
             assert_eq!(other.send(0, b"hello").unwrap(), 5);
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn a_peer_that_leaves_without_a_word_more_is_not_awaited() {
         let (own, other) = pair();
-        other.say(Farewell::Left);
+        other.send_farewell(Farewell::Left);
         drop(other);
         assert!(matches!(receive(own), Err(Error::Shutdown(Some(Rank(7))))));
     }

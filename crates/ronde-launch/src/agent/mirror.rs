@@ -17,7 +17,7 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep},
 };
 
-use super::{client, reach::Caller};
+use super::{client, dial::Dialer};
 
 /// A change reaches the launcher in this time; reading a small file so often costs nothing that shows.
 const POLL: Duration = Duration::from_millis(50);
@@ -55,7 +55,7 @@ impl Mirror {
     }
 
     /// Copies the lists whenever they change, and releases the hosts that leave, as long as they stay away.
-    pub(super) async fn follow(self, mut lists: HostLists, caller: Caller) {
+    pub(super) async fn follow(self, mut lists: HostLists, dialer: Dialer) {
         let mut ticks = interval(POLL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut releases = Releases::default();
@@ -70,7 +70,7 @@ impl Mirror {
                 tracing::warn!(%error, "cannot copy the host list");
                 continue;
             }
-            releases.change(&names(&lists.hosts), &names(&new.hosts), &caller);
+            releases.change(&names(&lists.hosts), &names(&new.hosts), &dialer);
             lists = new;
         }
     }
@@ -98,7 +98,7 @@ struct Releases {
 }
 
 impl Releases {
-    fn change(&mut self, old: &BTreeSet<String>, new: &BTreeSet<String>, caller: &Caller) {
+    fn change(&mut self, old: &BTreeSet<String>, new: &BTreeSet<String>, dialer: &Dialer) {
         while self.tasks.try_join_next().is_some() {}
         self.by_host.retain(|(host, task)| {
             let is_back = new.contains(host);
@@ -109,15 +109,15 @@ impl Releases {
         });
         for host in old.difference(new) {
             tracing::info!(host, "left the job");
-            let task = self.tasks.spawn(release(host.clone(), caller.clone()));
+            let task = self.tasks.spawn(release(host.clone(), dialer.clone()));
             self.by_host.push((host.clone(), task));
         }
     }
 }
 
-async fn release(host: String, caller: Caller) {
+async fn release(host: String, dialer: Dialer) {
     for _ in 0..RELEASE_TRIES {
-        let why = match caller.call_once(&host).await {
+        let why = match dialer.dial_once(&host).await {
             Ok(channel) => match client::release(channel).await {
                 Ok(()) => return,
                 Err(error) => error.to_string(),

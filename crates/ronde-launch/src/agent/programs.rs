@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
+    dial::{HOSTS_VARIABLE, PORT_VARIABLE},
     frame::Run,
-    reach::{HOSTS_VARIABLE, PORT_VARIABLE},
 };
 use crate::start::{
     Program, StartError, Started,

@@ -26,7 +26,7 @@ pub struct Roster {
 
 /// A program's place in the roster; given back when it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct Admission {
     roster: Roster,
     /// What all programs are told.
     pub orders: broadcast::Receiver<Order>,
@@ -38,7 +38,7 @@ impl Roster {
     }
 
     /// Gives a program its place, or says why there is none.
-    pub fn admit(&self) -> Result<Place, &'static str> {
+    pub fn admit(&self) -> Result<Admission, &'static str> {
         let mut refusal = None;
         self.state.send_if_modified(|state| {
             refusal = match state {
@@ -51,7 +51,7 @@ impl Roster {
             };
             refusal.is_none()
         });
-        refusal.map_or_else(|| Ok(Place { roster: self.clone(), orders: self.orders.subscribe() }), Err)
+        refusal.map_or_else(|| Ok(Admission { roster: self.clone(), orders: self.orders.subscribe() }), Err)
     }
 
     /// Takes no more programs.
@@ -76,7 +76,7 @@ impl Roster {
     }
 }
 
-impl Drop for Place {
+impl Drop for Admission {
     fn drop(&mut self) {
         self.roster.state.send_modify(|state| state.running -= 1);
     }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn there_is_a_last_place() {
         let roster = Roster::new();
-        let places: Vec<Place> = (0..PROGRAMS_MAX).map(|_| roster.admit().unwrap()).collect();
+        let places: Vec<Admission> = (0..PROGRAMS_MAX).map(|_| roster.admit().unwrap()).collect();
         assert!(roster.admit().is_err());
         drop(places);
         assert!(roster.admit().is_ok());

@@ -16,8 +16,8 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     client::{self, Ends},
+    dial::{DialError, Dialer},
     frame::Run,
-    reach::{Caller, ReachError},
     shim::Call,
 };
 use crate::start::{Ended, Order};
@@ -31,17 +31,17 @@ const ORDERS_MAX: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum RshError {
     #[error(transparent)]
-    Reach(#[from] ReachError),
+    Reach(#[from] DialError),
     #[error("cannot hear signals: {0}")]
     Signals(io::Error),
 }
 
 /// Runs a command on a host with our own streams, and returns how it ended. Needs a runtime; its reader of stdin may
 /// outlive this call.
-pub async fn run(caller: &Caller, call: Call) -> Result<Ended, RshError> {
+pub async fn run(dialer: &Dialer, call: Call) -> Result<Ended, RshError> {
     let (orders, given) = mpsc::channel(ORDERS_MAX);
     let forwarding = forward_signals(orders).map_err(RshError::Signals)?;
-    let channel = caller.call(&call.host).await?;
+    let channel = dialer.dial(&call.host).await?;
     let words = ["sh".to_owned(), "-c".to_owned(), call.command];
     let ends = Ends {
         stdin: call.has_input.then(|| Box::new(tokio::io::stdin()) as _),

@@ -15,11 +15,11 @@ use super::{
     frame::{Frame, Run, Stream},
     link::{self, Incoming, Outgoing},
     programs::Programs,
-    roster::{Place, Roster},
+    roster::{Admission, Roster},
     streams::{Pump, Sink, pass_on},
 };
 use crate::{
-    keep::NO_INPUT,
+    keeper::NO_INPUT,
     start::{Ended, Order, Started, local::Input},
 };
 
@@ -69,7 +69,7 @@ async fn answer(channel: Channel, programs: &Programs, roster: &Roster) -> io::R
 async fn run_program(
     run: Run,
     programs: &Programs,
-    place: &mut Place,
+    place: &mut Admission,
     incoming: Incoming<ReadHalf<Channel>>,
     outgoing: &Outgoing,
 ) -> io::Result<Frame> {

@@ -12,10 +12,10 @@ use tokio::{
 
 use super::{
     channel::{ChannelError, Listening},
+    dial::Dialer,
     mirror::Mirror,
     names::Names,
     programs::Programs,
-    reach::Caller,
     roster::Roster,
     secret::Secret,
     serve::serve,
@@ -93,8 +93,8 @@ impl Agent {
         if let Some(mirror) = self.options.mirror.clone() {
             let list = mirror.copy().map_err(|source| AgentError::Hosts { source })?;
             let port = self.port();
-            let caller = Caller { names: Names::default(), port, secret: self.options.secret.clone() };
-            tasks.spawn(mirror.follow(list, caller));
+            let dialer = Dialer { names: Names::default(), port, secret: self.options.secret.clone() };
+            tasks.spawn(mirror.follow(list, dialer));
         }
         // 2. Open the door.
         let listening = Listening::new(self.options.secret).map_err(|source| AgentError::Key { source })?;

@@ -80,7 +80,12 @@ fn parameters(keys: &mut Keys) -> Result<Parameters, String> {
 struct Keys(BTreeMap<String, Value>);
 
 impl Keys {
-    fn take<T>(&mut self, key: &str, kind: &str, read: impl Fn(&Value) -> Option<T>) -> Result<Option<T>, String> {
+    fn take_value<T>(
+        &mut self,
+        key: &str,
+        kind: &str,
+        read: impl Fn(&Value) -> Option<T>,
+    ) -> Result<Option<T>, String> {
         match self.0.remove(key) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => read(&value).map(Some).ok_or_else(|| format!("`{key}` is {value}, not {kind}")),
@@ -88,18 +93,18 @@ impl Keys {
     }
 
     fn number(&mut self, key: &str) -> Result<Option<i64>, String> {
-        self.take(key, "a whole number from 0 on", |value| value.as_i64().filter(|number| *number >= 0))
+        self.take_value(key, "a whole number from 0 on", |value| value.as_i64().filter(|number| *number >= 0))
     }
 
     fn real(&mut self, key: &str) -> Result<Option<f64>, String> {
-        self.take(key, "a number from 0 on", |value| value.as_f64().filter(|number| *number >= 0.0))
+        self.take_value(key, "a number from 0 on", |value| value.as_f64().filter(|number| *number >= 0.0))
     }
 
     fn flag(&mut self, key: &str) -> Result<Option<bool>, String> {
-        self.take(key, "true or false", Value::as_bool)
+        self.take_value(key, "true or false", Value::as_bool)
     }
 
     fn text(&mut self, key: &str) -> Result<Option<String>, String> {
-        self.take(key, "a text", |value| value.as_str().map(str::to_owned))
+        self.take_value(key, "a text", |value| value.as_str().map(str::to_owned))
     }
 }

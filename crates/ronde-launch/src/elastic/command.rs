@@ -13,18 +13,18 @@ use tokio::sync::mpsc;
 use super::{
     discovery::{HostList, INTERVAL, Script, Source},
     driver::counted,
-    model::{Failure, HostSlots, Outcome, Settings},
+    model::{ElasticOutcome, Failure, HostSlots, Settings},
     run::{self, ElasticEnd, ElasticJob},
 };
 use crate::{
-    agent::reach::HOSTS_VARIABLE,
+    agent::dial::HOSTS_VARIABLE,
     args::{Arguments, parameters::Parameters},
+    environment,
     error::LaunchError,
     hosts::Host,
     run as command_line,
     signals::{self, Stops},
     start::{Ended, Program},
-    surroundings,
 };
 
 /// After so long without a sign of life a worker counts as gone: twice what it goes on by itself.
@@ -33,7 +33,7 @@ const RESET_LIMIT: &str = "Horovod was shutdown because number of resets during 
 
 /// Runs an elastic job to its end; returns the exit code.
 pub async fn run(arguments: &Arguments, parameters: &Parameters) -> Result<u8, LaunchError> {
-    let variables = surroundings::variables();
+    let variables = environment::variables();
     let settings = settings(arguments, &variables)?;
     let start_timeout = command_line::start_timeout(arguments, &variables);
     let allocation = command_line::allocation(arguments, &variables);
@@ -44,14 +44,14 @@ pub async fn run(arguments: &Arguments, parameters: &Parameters) -> Result<u8, L
     let job = ElasticJob {
         settings,
         source,
-        way: Arc::new(command_line::reach(arguments, allocation.is_some())?.ways),
-        secret: surroundings::secret().map_err(LaunchError::Prepare)?,
+        starter: Arc::new(command_line::starter(arguments, allocation.is_some())?.by_host),
+        secret: environment::secret().map_err(LaunchError::Prepare)?,
         start_timeout,
         silence: SILENCE,
         program: Program {
             words: arguments.command.clone(),
             environment: environment(arguments, parameters, variables)?,
-            directory: surroundings::folder().map_err(LaunchError::Prepare)?,
+            directory: environment::folder().map_err(LaunchError::Prepare)?,
         },
     };
     let output = command_line::output(arguments)?;
@@ -65,7 +65,7 @@ pub async fn run(arguments: &Arguments, parameters: &Parameters) -> Result<u8, L
         _ = asked.recv() => {}
     }
     listening.abort();
-    if end.outcome != Outcome::Done {
+    if end.outcome != ElasticOutcome::Done {
         let _ = writeln!(io::stderr(), "error: {end}");
     }
     report(arguments, &end)?;
@@ -76,7 +76,7 @@ pub async fn run(arguments: &Arguments, parameters: &Parameters) -> Result<u8, L
 fn report(arguments: &Arguments, end: &ElasticEnd) -> Result<(), LaunchError> {
     let Some(path) = &arguments.report else { return Ok(()) };
     let text = match &end.outcome {
-        Outcome::Failed(failure) => serde_json::json!({
+        ElasticOutcome::Failed(failure) => serde_json::json!({
             "rank": failure.rank.unwrap_or(0), "host": failure.host, "exit_code": end.exit_code(),
         }),
         _ => serde_json::json!({ "exit_code": end.exit_code() }),
@@ -125,7 +125,7 @@ fn source(
         return Ok(Source::Script(Script {
             command: command.clone(),
             environment: variables.clone(),
-            directory: surroundings::folder().map_err(LaunchError::Prepare)?,
+            directory: environment::folder().map_err(LaunchError::Prepare)?,
             slots_default,
             interval: INTERVAL,
             patience,
@@ -154,12 +154,12 @@ impl ElasticEnd {
     /// The exit code of the job.
     pub fn exit_code(&self) -> u8 {
         let code = match &self.outcome {
-            Outcome::Done => return 0,
-            Outcome::Failed(failure) => failure.ended.exit_code() & 0xff,
-            Outcome::Short { .. } | Outcome::NoRing(_) => 3,
-            Outcome::ResetLimit(_) => 1,
-            Outcome::Discovery(_) => 2,
-            Outcome::Interrupted => 128 + self.signal.unwrap_or(signals::SIGINT),
+            ElasticOutcome::Done => return 0,
+            ElasticOutcome::Failed(failure) => failure.ended.exit_code() & 0xff,
+            ElasticOutcome::Short { .. } | ElasticOutcome::NoRing(_) => 3,
+            ElasticOutcome::ResetLimit(_) => 1,
+            ElasticOutcome::Discovery(_) => 2,
+            ElasticOutcome::Interrupted => 128 + self.signal.unwrap_or(signals::SIGINT),
         };
         // No code that says success for what was none.
         u8::try_from(code).ok().filter(|code| *code != 0).unwrap_or(1)
@@ -169,27 +169,27 @@ impl ElasticEnd {
 impl fmt::Display for ElasticEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.outcome {
-            Outcome::Done => write!(f, "done"),
-            Outcome::Failed(failure) => self.show_failure(failure, f),
-            Outcome::Short { ready, min, waited } => write!(
+            ElasticOutcome::Done => write!(f, "done"),
+            ElasticOutcome::Failed(failure) => self.show_failure(failure, f),
+            ElasticOutcome::Short { ready, min, waited } => write!(
                 f,
                 "{} ready after {} s, and at least {min} needed\n\n\
                  hint: add hosts, allow fewer ranks with --min-np, or wait longer with --elastic-timeout",
                 counted(*ready, "rank"),
                 waited.as_secs()
             ),
-            Outcome::ResetLimit(limit) => write!(f, "{RESET_LIMIT}: {limit}"),
-            Outcome::Discovery(why) => write!(
+            ElasticOutcome::ResetLimit(limit) => write!(f, "{RESET_LIMIT}: {limit}"),
+            ElasticOutcome::Discovery(why) => write!(
                 f,
                 "cannot find the hosts of the job\n  cause: {why}\n\n\
                  hint: the program of --host-discovery-script prints `host:slots` in each line and ends with 0"
             ),
-            Outcome::NoRing(why) => write!(
+            ElasticOutcome::NoRing(why) => write!(
                 f,
                 "the ranks cannot form a ring\n  cause: {why}\n\n\
                  hint: hosts must reach each other by TCP; --network-interfaces names the interfaces to use"
             ),
-            Outcome::Interrupted => write!(f, "the job was interrupted"),
+            ElasticOutcome::Interrupted => write!(f, "the job was interrupted"),
         }
     }
 }

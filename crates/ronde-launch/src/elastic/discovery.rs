@@ -21,7 +21,7 @@ use tokio::{
 use super::model::{Event, HostSlots};
 use crate::{
     hosts,
-    keep::NO_INPUT,
+    keeper::NO_INPUT,
     start::{
         Ended, Program,
         local::{Local, Output},
@@ -164,7 +164,7 @@ fn read(name: &str, text: &[u8], slots_default: Option<usize>) -> Result<Vec<Hos
     let text = std::str::from_utf8(text).map_err(|_| format!("`{name}`: not a text"))?;
     let mut found: Vec<HostSlots> = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let host = hosts::parse_host(line, slots_default.unwrap_or(0), hosts::Place::Arguments);
+        let host = hosts::parse_host(line, slots_default.unwrap_or(0), hosts::Origin::Arguments);
         let host = host.map_err(|error| match error {
             hosts::HostsError::NoSlots { name: host, .. } if !line.contains(':') => {
                 format!("`{name}`: no slots given for host `{host}`; set them for all hosts with --slots-per-host")

@@ -26,11 +26,11 @@ use std::{
     time::Duration,
 };
 
-use ronde_collective::desk::Join;
+use ronde_collective::control_channel::Join;
 
 use super::{
     cooldown::Cooldowns,
-    model::{Command, Event, Failure, HostSlots, Outcome, Settings, WorkerId, WorkerNumber},
+    model::{Command, ElasticOutcome, Event, Failure, HostSlots, Settings, WorkerId, WorkerNumber},
 };
 use crate::{signals, start::Ended};
 
@@ -59,7 +59,7 @@ pub struct Driver {
     short_since: Option<Duration>,
     /// A worker has ended well: the others may, and nobody is started any more.
     finishing: Option<Finishing>,
-    ending: Option<Outcome>,
+    ending: Option<ElasticOutcome>,
     wake: Option<Duration>,
     commands: Vec<Command>,
 }
@@ -90,7 +90,7 @@ struct Ring {
     number: u64,
     /// In the order of their ranks.
     members: Vec<WorkerId>,
-    places: Vec<ronde_collective::desk::Place>,
+    places: Vec<ronde_collective::control_channel::Assignment>,
     /// Some member is out of it: it will not come back together.
     is_open: bool,
     /// A member was lost, and those inside have been told.
@@ -184,7 +184,7 @@ impl Driver {
 
     fn discovery_failed(&mut self, error: String) {
         if self.hosts.is_none() {
-            self.end(Outcome::Discovery(error));
+            self.end(ElasticOutcome::Discovery(error));
         } else if self.discovery_error != error {
             self.commands.push(Command::Say(format!("keeping the known hosts: {error}")));
             self.discovery_error = error;
@@ -221,7 +221,7 @@ impl Driver {
                 // The answer to its last question was lost with the connection.
                 let place =
                     self.ring.members.iter().position(|it| *it == id).and_then(|rank| self.ring.places.get(rank));
-                self.commands.extend(place.map(|place| Command::Place(id, *place)));
+                self.commands.extend(place.map(|place| Command::Assign(id, *place)));
             }
             Phase::Waiting { join: waiting, .. } => *waiting = join,
             phase => {
@@ -268,7 +268,7 @@ impl Driver {
             let ids: Vec<WorkerId> = self.workers.keys().copied().collect();
             ids.into_iter().for_each(|id| self.kill(id, now, false));
         } else {
-            self.end(Outcome::Interrupted);
+            self.end(ElasticOutcome::Interrupted);
         }
     }
 
@@ -330,21 +330,21 @@ impl Driver {
             let is_nobody_left = !self.workers.values().any(|it| it.rank.is_some());
             if self.ring.failed == self.ring.members.len() && is_nobody_left {
                 failure.why = "all ranks failed by themselves";
-                self.end(Outcome::Failed(failure));
+                self.end(ElasticOutcome::Failed(failure));
             } else if self.failed_rings >= FAILURES_MAX {
                 failure.why = "a rank fails again and again before the next commit";
-                self.end(Outcome::Failed(failure));
+                self.end(ElasticOutcome::Failed(failure));
             }
         } else if worker.rank.is_none() && is_own {
             self.failed_boots += u32::from(is_new);
             if self.failed_boots >= FAILURES_MAX && self.workers.is_empty() {
                 failure.why = "workers fail again and again before their first ring";
-                self.end(Outcome::Failed(failure));
+                self.end(ElasticOutcome::Failed(failure));
             }
         }
     }
 
-    fn end(&mut self, outcome: Outcome) {
+    fn end(&mut self, outcome: ElasticOutcome) {
         self.ending.get_or_insert(outcome);
     }
 }

@@ -1,12 +1,12 @@
 //! Elastic jobs: workers come and go while the training goes on.
 //!
 //! `driver.rs` decides, and is pure, as are `plan.rs` (who is in the next ring) and `cooldown.rs` (which hosts are left
-//! alone for a while). Around it: `discovery.rs` finds hosts, `desk.rs` talks to workers, `run.rs` is the loop that
+//! alone for a while). Around it: `discovery.rs` finds hosts, `control_channel.rs` talks to workers, `run.rs` is the loop that
 //! carries out what was decided, `command.rs` the way from the arguments to the exit code.
 
 mod command;
+mod control_channel;
 mod cooldown;
-mod desk;
 mod discovery;
 mod driver;
 mod model;
@@ -17,6 +17,6 @@ pub use self::{
     command::run as run_command,
     discovery::{Script, Source},
     driver::Driver,
-    model::{Command, Event, Failure, HostSlots, Outcome, Settings, WorkerId},
+    model::{Command, ElasticOutcome, Event, Failure, HostSlots, Settings, WorkerId},
     run::{ElasticEnd, ElasticJob, run},
 };

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use ronde_collective::desk::{Join, Place};
+use ronde_collective::control_channel::{Assignment, Join};
 
 use crate::start::Ended;
 
@@ -78,7 +78,7 @@ pub enum Event {
     DiscoveryFailed(String),
     Started(WorkerId),
     StartFailed(WorkerId, String),
-    /// A worker has its connection to the desk, for the first time or again.
+    /// A worker has its control channel, for the first time or again.
     Connected(WorkerId),
     Joined(WorkerId, Join),
     Checked {
@@ -111,7 +111,7 @@ pub enum Command {
         local_size: usize,
     },
     /// Answers a worker that asked for a ring.
-    Place(WorkerId, Place),
+    Assign(WorkerId, Assignment),
     /// The other answer: it may go.
     Leave(WorkerId),
     Notice {
@@ -132,7 +132,7 @@ pub enum Command {
     /// A sentence for the user.
     Say(String),
     /// The last command: nothing runs any more.
-    Finish(Outcome),
+    Finish(ElasticOutcome),
 }
 
 /// Some hosts went.
@@ -142,7 +142,7 @@ pub(super) const ADDED: u8 = 2;
 
 /// How a job ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ElasticOutcome {
     Done,
     /// Workers fail by themselves, again and again or all at once.
     Failed(Failure),

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use ronde_collective::desk::Place;
+use ronde_collective::control_channel::Assignment;
 
 use super::model::WorkerId;
 
@@ -33,7 +33,7 @@ pub(super) fn members(mut candidates: Vec<Candidate>, max: usize) -> Vec<WorkerI
 /// Where the members are, as host and slot, in the order of their ranks: their places.
 ///
 /// Ranks of one host are numbered by their slots, so that a rank that is started again gets its predecessor's number.
-pub(super) fn places(generation: u64, sites: &[(&str, usize)]) -> Vec<Place> {
+pub(super) fn places(generation: u64, sites: &[(&str, usize)]) -> Vec<Assignment> {
     let mut hosts: Vec<&str> = Vec::new();
     let mut slots: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (host, slot) in sites {
@@ -58,7 +58,7 @@ pub(super) fn places(generation: u64, sites: &[(&str, usize)]) -> Vec<Place> {
     let place = |(rank, (host, slot)): (usize, &(&str, usize))| {
         let on_host = slots.get(host).map_or(&[][..], Vec::as_slice);
         let local_rank = on_host.binary_search(slot).unwrap_or(0);
-        Place {
+        Assignment {
             generation,
             rank,
             size: sites.len(),
@@ -66,7 +66,7 @@ pub(super) fn places(generation: u64, sites: &[(&str, usize)]) -> Vec<Place> {
             local_size: on_host.len(),
             cross_rank: cross.get(&(*host, local_rank)).copied().unwrap_or(0),
             cross_size: crossed.get(local_rank).copied().unwrap_or(1),
-            ..Place::default()
+            ..Assignment::default()
         }
     };
     sites.iter().enumerate().map(place).collect()
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn places_are_horovods() {
         let shown = |sites: &[(&str, usize)]| -> Vec<String> {
-            let show = |it: super::Place| {
+            let show = |it: super::Assignment| {
                 let (local, cross) = ((it.local_rank, it.local_size), (it.cross_rank, it.cross_size));
                 format!("{}/{} {}/{} {}/{}", it.rank, it.size, local.0, local.1, cross.0, cross.1)
             };

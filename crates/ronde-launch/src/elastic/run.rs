@@ -12,7 +12,7 @@ use std::{
 
 use ronde_collective::{
     Secret, Server,
-    desk::{FENCE, ToRank},
+    control_channel::{FENCE, ToRank},
 };
 use tokio::{
     sync::mpsc,
@@ -21,15 +21,16 @@ use tokio::{
 };
 
 use super::{
-    desk::Desk,
+    control_channel::ControlChannel,
     discovery::{self, Source},
     driver::Driver,
-    model::{Command, Event, Outcome, Settings, WorkerId, WorkerNumber},
+    model::{Command, ElasticOutcome, Event, Settings, WorkerId, WorkerNumber},
 };
 use crate::{
+    environment,
     output::{self, Output, Stream, Tail},
-    start::{Order, Program, Started, Way},
-    surroundings, threads,
+    start::{Order, Program, Started, Starter},
+    threads,
 };
 
 /// Events that wait; a worker that says more waits itself.
@@ -46,7 +47,7 @@ pub struct ElasticJob {
     pub source: Source,
     /// What each worker runs; its environment is what all have in common.
     pub program: Program,
-    pub way: Arc<dyn Way>,
+    pub starter: Arc<dyn Starter>,
     /// Known to all workers and to nobody else.
     pub secret: String,
     /// How long starting a worker may take.
@@ -58,7 +59,7 @@ pub struct ElasticJob {
 /// How it ended.
 #[derive(Debug)]
 pub struct ElasticEnd {
-    pub outcome: Outcome,
+    pub outcome: ElasticOutcome,
     /// The last lines of the worker that is to be named.
     pub tail: Tail,
     /// The first signal that asked for the end.
@@ -67,9 +68,9 @@ pub struct ElasticEnd {
 
 /// Runs a job to its end. A signal from `quit` asks for the end, the second one for the end at once.
 pub async fn run(job: ElasticJob, output: &Output, quit: &mut mpsc::Receiver<i32>) -> io::Result<ElasticEnd> {
-    let (mut house, mut events, mut starts) = House::open(job, output)?;
-    let looking = tokio::spawn(discovery::watch(house.job.source.clone(), house.events.clone()));
-    let mut driver = Driver::new(house.job.settings.clone());
+    let (mut runner, mut events, mut starts) = Runner::open(job, output)?;
+    let looking = tokio::spawn(discovery::watch(runner.job.source.clone(), runner.events.clone()));
+    let mut driver = Driver::new(runner.job.settings.clone());
     let begun = Instant::now();
     let mut beat = time::interval(BEAT);
     let mut signal = None;
@@ -77,34 +78,34 @@ pub async fn run(job: ElasticJob, output: &Output, quit: &mut mpsc::Receiver<i32
         let wake = driver.wake_at().map_or_else(|| begun + Duration::from_secs(86_400), |at| begun + at);
         let happened = tokio::select! {
             Some(event) = events.recv() => vec![event],
-            Some((worker, started)) = starts.recv() => vec![house.started(worker, started)],
+            Some((worker, started)) = starts.recv() => vec![runner.started(worker, started)],
             Some(number) = quit.recv() => {
                 signal.get_or_insert(number);
                 vec![Event::Quit]
             }
             () = time::sleep_until(wake) => vec![Event::Tick],
-            _ = beat.tick() => house.look_for_silent(),
+            _ = beat.tick() => runner.look_for_silent(),
         };
         let mut commands = Vec::new();
         for event in happened {
-            house.note(&event);
+            runner.note(&event);
             commands.extend(driver.on(event, begun.elapsed()));
         }
-        if let Some(outcome) = house.carry_out(commands) {
+        if let Some(outcome) = runner.carry_out(commands) {
             break outcome;
         }
     };
     looking.abort();
-    Ok(ElasticEnd { tail: house.last_words(&outcome).await, outcome, signal })
+    Ok(ElasticEnd { tail: runner.last_words(&outcome).await, outcome, signal })
 }
 
 type StartResult = (WorkerId, Result<Started, String>);
 
 /// Everything that the job has running.
-struct House<'a> {
+struct Runner<'a> {
     job: ElasticJob,
     output: &'a Output,
-    desk: Desk,
+    control: ControlChannel,
     rendezvous: Server,
     events: mpsc::Sender<Event>,
     starts: mpsc::Sender<StartResult>,
@@ -122,7 +123,7 @@ struct Running {
     order: Option<Order>,
 }
 
-impl<'a> House<'a> {
+impl<'a> Runner<'a> {
     fn open(
         job: ElasticJob,
         output: &'a Output,
@@ -132,32 +133,34 @@ impl<'a> House<'a> {
         let secret = Secret::new(job.secret.as_bytes());
         let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
         let any_v4 = SocketAddr::from(([0, 0, 0, 0], 0));
-        let desk = Desk::start(any, secret.clone(), events.clone())
-            .or_else(|_| Desk::start(any_v4, secret.clone(), events.clone()))?;
+        let control = ControlChannel::start(any, secret.clone(), events.clone())
+            .or_else(|_| ControlChannel::start(any_v4, secret.clone(), events.clone()))?;
         let rendezvous = Server::start(any, secret.clone()).or_else(|_| Server::start(any_v4, secret))?;
         let (workers, tails) = (BTreeMap::new(), BTreeMap::new());
         let has_told_of_threads = false;
-        let house = Self { job, output, desk, rendezvous, events, starts, workers, tails, has_told_of_threads };
-        Ok((house, heard, started))
+        let runner = Self { job, output, control, rendezvous, events, starts, workers, tails, has_told_of_threads };
+        Ok((runner, heard, started))
     }
 
     fn note(&mut self, event: &Event) {
         if let Event::Ended(worker, _) | Event::StartFailed(worker, _) = event {
             self.workers.remove(worker);
-            self.desk.forget(*worker);
+            self.control.forget(*worker);
         }
     }
 
     fn look_for_silent(&mut self) -> Vec<Event> {
-        let look = self.desk.look(self.job.silence, Instant::now());
+        let look = self.control.look(self.job.silence, Instant::now());
         if let Some(away) = look.away {
             let (away, fence) = (away.as_secs(), FENCE.as_secs());
-            self.output.say(&format!("ronde: this launcher stood still for {away} s; workers give up after {fence} s"));
+            self.output.print_notice(&format!(
+                "ronde: this launcher stood still for {away} s; workers give up after {fence} s"
+            ));
         }
         look.silent.into_iter().map(Event::Silent).collect()
     }
 
-    fn carry_out(&mut self, commands: Vec<Command>) -> Option<Outcome> {
+    fn carry_out(&mut self, commands: Vec<Command>) -> Option<ElasticOutcome> {
         for command in commands {
             match command {
                 Command::Start { worker, host, slot, number, local_size } => {
@@ -166,21 +169,21 @@ impl<'a> House<'a> {
                     let place = first_place(number, self.workers.len(), slot, local_size);
                     self.start(worker, host, place);
                 }
-                Command::Place(worker, place) => self.desk.say(worker, &ToRank::Place(place)),
-                Command::Leave(worker) => self.desk.say(worker, &ToRank::Leave),
+                Command::Assign(worker, place) => self.control.send(worker, &ToRank::Assign(place)),
+                Command::Leave(worker) => self.control.send(worker, &ToRank::Leave),
                 Command::Notice { worker, generation, change } => {
-                    self.desk.say(worker, &ToRank::Notice { generation, change });
+                    self.control.send(worker, &ToRank::Notice { generation, change });
                 }
                 Command::Interrupt { worker, generation, at } => {
-                    self.desk.say(worker, &ToRank::Interrupt { generation, at });
+                    self.control.send(worker, &ToRank::Interrupt { generation, at });
                 }
                 Command::GiveUp(generation) => self.rendezvous.give_up(&format!("{SCOPE}.{generation}")),
                 Command::Stop(worker) => self.order(worker, Order::Signal(SIGTERM)),
                 Command::Kill(worker) => {
-                    self.desk.forget(worker);
+                    self.control.forget(worker);
                     self.order(worker, Order::Kill);
                 }
-                Command::Say(text) => self.output.say(&format!("ronde: {text}")),
+                Command::Say(text) => self.output.print_notice(&format!("ronde: {text}")),
                 Command::Finish(outcome) => return Some(outcome),
             }
         }
@@ -189,17 +192,17 @@ impl<'a> House<'a> {
 
     /// Starts a worker in a task of its own; the result comes back through `starts`.
     fn start(&mut self, worker: WorkerId, host: String, place: [(String, String); 4]) {
-        self.desk.expect(worker);
-        let (way, starts, limit) = (Arc::clone(&self.job.way), self.starts.clone(), self.job.start_timeout);
+        self.control.expect(worker);
+        let (starter, starts, limit) = (Arc::clone(&self.job.starter), self.starts.clone(), self.job.start_timeout);
         let mut program = self.job.program.clone();
         program.environment.extend(place);
         let secret = self.job.secret.clone();
-        let ports = (self.desk.address().port(), self.rendezvous.address().port());
+        let ports = (self.control.address().port(), self.rendezvous.address().port());
         tokio::spawn(async move {
-            let own = surroundings::own_address(&host).await;
+            let own = environment::own_address(&host).await;
             program.environment.extend(environment(worker, &host, secret));
             program.environment.extend(addresses(own, ports));
-            let started = match time::timeout(limit, way.start(&host, &program)).await {
+            let started = match time::timeout(limit, starter.start(&host, &program)).await {
                 Ok(started) => started.map_err(|error| error.to_string()),
                 Err(_) => Err(format!("it was not started within {} s", limit.as_secs())),
             };
@@ -213,11 +216,11 @@ impl<'a> House<'a> {
             && let Some(notice) = threads::notice(&self.job.program.environment, local_size, None)
         {
             self.has_told_of_threads = true;
-            self.output.say(&notice);
+            self.output.print_notice(&notice);
         }
     }
 
-    /// Takes a worker that was started into the house.
+    /// Takes a worker that was started into the runner.
     fn started(&mut self, worker: WorkerId, started: Result<Started, String>) -> Event {
         let started = match started {
             Ok(started) => started,
@@ -261,9 +264,9 @@ impl<'a> House<'a> {
     }
 
     /// Returns the last lines of the worker that is to be named; what all of them have written is on its way.
-    async fn last_words(&mut self, outcome: &Outcome) -> Tail {
+    async fn last_words(&mut self, outcome: &ElasticOutcome) -> Tail {
         self.output.end();
-        if let Outcome::Failed(failure) = outcome
+        if let ElasticOutcome::Failed(failure) = outcome
             && let Some(tail) = self.tails.remove(&failure.worker)
         {
             return time::timeout(output::ENDED_WITHIN, tail).await.ok().and_then(Result::ok).unwrap_or_default();
@@ -275,10 +278,10 @@ impl<'a> House<'a> {
 /// Rings are known at the rendezvous by this and their number.
 const SCOPE: &str = "ring";
 
-/// Where the desk and the rendezvous are, seen from a host.
-fn addresses(own: IpAddr, (desk, rendezvous): (u16, u16)) -> [(String, String); 3] {
+/// Where the control channel and the rendezvous are, seen from a host.
+fn addresses(own: IpAddr, (control, rendezvous): (u16, u16)) -> [(String, String); 3] {
     [
-        ("RONDE_DRIVER", SocketAddr::new(own, desk).to_string()),
+        ("RONDE_DRIVER", SocketAddr::new(own, control).to_string()),
         ("HOROVOD_GLOO_RENDEZVOUS_ADDR", own.to_string()),
         ("HOROVOD_GLOO_RENDEZVOUS_PORT", rendezvous.to_string()),
     ]

@@ -100,7 +100,7 @@ pub(super) async fn watch(ranks: Vec<Rank>, output: &Output, stops: &mut Stops) 
                     patience = crew.kill();
                 } else {
                     if number == SIGINT {
-                        output.say("stopping (Ctrl-C again: at once)");
+                        output.print_notice("stopping (Ctrl-C again: at once)");
                     }
                     patience = crew.ask_to_end();
                 }
@@ -182,7 +182,7 @@ impl Crew {
         if self.ranks.len() > 1 {
             text.push_str(&format!("\nTerminating remaining workers after failure of Process {rank}."));
         }
-        output.say(&text);
+        output.print_notice(&text);
     }
 
     fn ask_to_end(&self) -> Patience {

@@ -22,8 +22,8 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-use super::{Ended, Order, Program, StartError, Started, Way};
-use crate::keep::{self, Kept};
+use super::{Ended, Order, Program, StartError, Started, Starter};
+use crate::keeper::{self, Kept};
 
 /// Orders that wait to be written; nobody gives more than a few.
 pub(crate) const ORDERS_MAX: usize = 16;
@@ -32,7 +32,7 @@ const KILL: u8 = 9;
 /// Starts ranks on this machine.
 #[derive(Debug, Clone)]
 pub struct Local {
-    /// A program whose `main` calls [`keep::run`] first.
+    /// A program whose `main` calls [`keeper::run`] first.
     pub keeper: PathBuf,
 }
 
@@ -43,10 +43,10 @@ impl Default for Local {
     }
 }
 
-impl Way for Local {
+impl Starter for Local {
     fn start<'a>(&'a self, host: &'a str, program: &'a Program) -> BoxFuture<'a, Result<Started, StartError>> {
         Box::pin(async move {
-            let spawned = self.spawn(program, Path::new(keep::NO_INPUT), Output::Piped);
+            let spawned = self.spawn(program, Path::new(keeper::NO_INPUT), Output::Piped);
             spawned.map_err(|error| StartError { host: host.to_owned(), why: error.to_string() })
         })
     }
@@ -83,11 +83,11 @@ impl Local {
             env: program.environment.clone().into_iter().collect(),
             folder: program.directory.display().to_string(),
         };
-        let frame = keep::frame(&Kept(words, stdin.to_owned()))?;
+        let frame = keeper::frame(&Kept(words, stdin.to_owned()))?;
         let (own, keepers) = Socket::pair()?;
         own.set_nonblocking(true)?;
         let mut child = Command::new(&self.keeper)
-            .arg0(keep::NAME)
+            .arg0(keeper::NAME)
             .env_clear()
             // Ctrl-C in a terminal is for the launcher, which passes it on in its own way.
             .process_group(0)
@@ -129,9 +129,9 @@ struct Keeper {
 
 /// Passes orders to the keeper until it has told the end, and then waits for its own.
 async fn watch(mut keeper: Keeper, frame: Vec<u8>, orders: mpsc::Receiver<Order>, end: oneshot::Sender<Ended>) {
-    let mut report = [0; keep::REPORT];
+    let mut report = [0; keeper::REPORT];
     let ended = tokio::select! {
-        read = keeper.reader.read_exact(&mut report) => read.map(|_| keep::read_report(report)),
+        read = keeper.reader.read_exact(&mut report) => read.map(|_| keeper::read_report(report)),
         never = pass_on(&mut keeper.writer, frame, orders) => match never {},
     };
     // The receiver may have lost interest.

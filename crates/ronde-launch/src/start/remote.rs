@@ -16,12 +16,12 @@ use tokio::{
 };
 
 use super::{
-    Ended, Order, Program, StartError, Started, Way,
+    Ended, Order, Program, StartError, Started, Starter,
     local::{Input, Local, ORDERS_MAX, Output},
     slurm,
     ssh::Ssh,
 };
-use crate::{surroundings, threads};
+use crate::{environment, threads};
 
 /// What is run on the other side. No word of it depends on the rank, and every shell reads it alike.
 pub const LINE: &str = r#"exec /bin/sh -c 'IFS= read -r ronde_code && eval "$ronde_code"'"#;
@@ -59,8 +59,8 @@ impl Remote {
     fn spawn(&self, host: &str, program: &Program) -> io::Result<Started> {
         let words = self.words(host, LINE);
         let name = words.first().cloned().unwrap_or_default();
-        let command = Program { words, environment: surroundings::variables(), directory: surroundings::folder()? };
-        if !surroundings::has_program(command.environment.get("PATH"), &name) {
+        let command = Program { words, environment: environment::variables(), directory: environment::folder()? };
+        if !environment::has_program(command.environment.get("PATH"), &name) {
             return Err(io::Error::other(format!("cannot run `{name}`: there is no such program")));
         }
         let input = Input::new()?;
@@ -84,7 +84,7 @@ struct Connection {
     ended: oneshot::Receiver<Ended>,
 }
 
-impl Way for Remote {
+impl Starter for Remote {
     fn start<'a>(&'a self, host: &'a str, program: &'a Program) -> BoxFuture<'a, Result<Started, StartError>> {
         Box::pin(async move {
             self.spawn(host, program).map_err(|error| StartError { host: host.to_owned(), why: error.to_string() })

@@ -9,7 +9,7 @@ use super::{
     Ended, Program,
     local::{Local, Output},
 };
-use crate::{keep::NO_INPUT, surroundings};
+use crate::{environment, keeper::NO_INPUT};
 
 /// Tries before a host counts as out of reach.
 const ATTEMPTS: usize = 5;
@@ -81,7 +81,7 @@ impl Ssh {
 
 /// Runs a command to its end, under a keeper as all that may wait for a host; returns what it says on stderr.
 async fn run(words: Vec<String>) -> std::io::Result<(Ended, String)> {
-    let program = Program { words, environment: surroundings::variables(), directory: surroundings::folder()? };
+    let program = Program { words, environment: environment::variables(), directory: environment::folder()? };
     let mut started = Local::default().spawn(&program, Path::new(NO_INPUT), Output::Piped)?;
     let (mut said, mut nowhere) = (Vec::new(), io::sink());
     let _ = tokio::join!(io::copy(&mut started.stdout, &mut nowhere), started.stderr.read_to_end(&mut said));

@@ -9,7 +9,7 @@ use std::{env, path::Path, sync::Arc, thread, time::Duration};
 
 use ronde_collective::{
     Config, DataType, Engine, Operation, Rank, ReduceOp, Rendezvous, Result, Secret, Tensor, Work,
-    desk::{Answer, Client, Join, Place},
+    control_channel::{Assignment, Client, Join, JoinReply},
 };
 
 /// Samples in a step, shared by all ranks.
@@ -50,8 +50,8 @@ pub fn be() -> i32 {
     loop {
         client.join(join.clone());
         let place = match std::iter::repeat_with(|| client.answer(SLICE)).flatten().next().unwrap().unwrap() {
-            Answer::Place(place) => place,
-            Answer::Leave => {
+            JoinReply::Assigned(place) => place,
+            JoinReply::Leave => {
                 println!("leaves");
                 return 0;
             }
@@ -74,7 +74,7 @@ pub fn be() -> i32 {
 
 struct Training<'a> {
     client: &'a Client,
-    place: Place,
+    place: Assignment,
     state: State,
     saved: State,
     commits: Option<u64>,
@@ -122,7 +122,7 @@ impl Training<'_> {
     }
 
     fn config(&self, secret: &Secret) -> Config {
-        let Place { generation, rank, size, .. } = self.place;
+        let Assignment { generation, rank, size, .. } = self.place;
         let server =
             format!("{}:{}", variable("HOROVOD_GLOO_RENDEZVOUS_ADDR"), variable("HOROVOD_GLOO_RENDEZVOUS_PORT"));
         let rendezvous = if size == 1 { Rendezvous::Alone } else { Rendezvous::Server(server) };

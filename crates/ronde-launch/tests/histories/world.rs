@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
-use ronde_collective::desk::{Join, Place};
+use ronde_collective::control_channel::{Assignment, Join};
 use ronde_launch::{
-    elastic::{Command, Driver, Event, HostSlots, Outcome, Settings, WorkerId},
+    elastic::{Command, Driver, ElasticOutcome, Event, HostSlots, Settings, WorkerId},
     start::Ended,
 };
 
@@ -23,7 +23,7 @@ const FAULTS_UNTIL: u64 = 20_000;
 const COMMITS: u64 = 200;
 /// After so long without a word from it, a worker counts as silent.
 const SILENCE: u64 = 6_000;
-/// After so long without the desk, a worker gives up.
+/// After so long without the launcher, a worker gives up.
 const FENCE: u64 = 4_000;
 /// A history that is longer hangs.
 const END: u64 = 600_000;
@@ -73,7 +73,7 @@ enum Happening {
 
 #[derive(Debug, Clone)]
 enum Heard {
-    Place(Place),
+    Place(Assignment),
     Leave,
     Notice(u64),
     Interrupt(u64, u64),
@@ -110,7 +110,7 @@ struct Process {
     host: String,
     slot: usize,
     doing: Doing,
-    place: Place,
+    place: Assignment,
     commits: Option<u64>,
     /// It has taken the first rank's state over, or need not.
     is_synced: bool,
@@ -156,7 +156,7 @@ pub struct World {
     finished: BTreeSet<WorkerId>,
     had_exit: bool,
     is_ended_well: bool,
-    outcome: Option<Outcome>,
+    outcome: Option<ElasticOutcome>,
     trace: String,
 }
 
@@ -315,7 +315,7 @@ impl World {
     fn carry_out(&mut self, command: Command) {
         match command {
             Command::Start { worker, host, slot, .. } => self.start(worker, host, slot),
-            Command::Place(worker, place) => {
+            Command::Assign(worker, place) => {
                 self.check_place(worker, &place);
                 self.send(worker, Heard::Place(place));
             }
@@ -349,7 +349,7 @@ impl World {
             host,
             slot,
             doing: Doing::Starting,
-            place: Place::default(),
+            place: Assignment::default(),
             commits: None,
             is_synced: false,
             checks: 0,
@@ -375,7 +375,7 @@ impl World {
         self.schedule(at, Happening::ToWorker(id, heard));
     }
 
-    fn say(&mut self, id: WorkerId, event: Event) {
+    fn send_event(&mut self, id: WorkerId, event: Event) {
         let at = self.now + self.random.range(1, 20);
         let process = self.processes.get_mut(&id).unwrap();
         if process.is_cut {
@@ -407,7 +407,7 @@ impl World {
             Heard::Notice(generation) if generation == process.place.generation && process.doing != Doing::Waiting => {
                 process.is_noticed = true;
                 let checks = process.checks;
-                self.say(id, Event::Checked { worker: id, generation, checks });
+                self.send_event(id, Event::Checked { worker: id, generation, checks });
             }
             Heard::Interrupt(generation, at) if generation == process.place.generation => {
                 process.is_noticed = true;
@@ -429,12 +429,12 @@ impl World {
         let Some(process) = self.alive(id) else { return };
         if process.doing == Doing::Starting {
             process.doing = Doing::Booting;
-            self.say(id, Event::Started(id));
+            self.send_event(id, Event::Started(id));
             self.soon(100, 1500, Happening::Boot(id));
         } else {
             process.doing = Doing::Waiting;
-            self.say(id, Event::Connected(id));
-            self.say(id, Event::Joined(id, Join::default()));
+            self.send_event(id, Event::Connected(id));
+            self.send_event(id, Event::Joined(id, Join::default()));
         }
     }
 
@@ -447,7 +447,7 @@ impl World {
             ring.is_broken = true;
         }
         self.break_ring(seen);
-        self.say(id, Event::Joined(id, Join { seen, commits, is_interrupted, why }));
+        self.send_event(id, Event::Joined(id, Join { seen, commits, is_interrupted, why }));
     }
 
     /// Whoever waits in a broken ring notices after a while; others when they come to the next barrier.
@@ -484,7 +484,7 @@ impl World {
             process.commits = process.commits.map(|commits| commits + 1);
             process.checks += 1;
             if process.checks == 1 {
-                self.say(id, Event::Committed { worker: id, generation: number });
+                self.send_event(id, Event::Committed { worker: id, generation: number });
             }
             self.check(id);
         } else {
@@ -648,7 +648,7 @@ impl World {
 
     // --- what must hold ------------------------------------------------------------------------------------------
 
-    fn check_place(&mut self, id: WorkerId, place: &Place) {
+    fn check_place(&mut self, id: WorkerId, place: &Assignment) {
         let ring = self.rings.entry(place.generation).or_default();
         let is_new = ring.members.is_empty();
         ring.members.insert(id);
@@ -688,12 +688,12 @@ impl World {
 
     fn check_outcome(&self) {
         match self.outcome.as_ref() {
-            Some(Outcome::Done) => assert!(self.is_ended_well, "it is done, and nobody has finished"),
-            Some(Outcome::Failed(_)) => {
+            Some(ElasticOutcome::Done) => assert!(self.is_ended_well, "it is done, and nobody has finished"),
+            Some(ElasticOutcome::Failed(_)) => {
                 let is_late = self.is_ended_well && self.had_late_loss;
                 assert!(self.had_exit || is_late, "it failed, and no program did\n{}", tail(&self.trace));
             }
-            Some(Outcome::Short { ready, min, .. }) => {
+            Some(ElasticOutcome::Short { ready, min, .. }) => {
                 assert!(ready < min && self.has_famine && !self.is_ended_well, "it was short of nothing");
             }
             other => panic!("it ended as {other:?}\n{}", tail(&self.trace)),

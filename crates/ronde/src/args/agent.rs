@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Args as ClapArgs, Subcommand};
-use ronde_launch::agent::reach::PORT_DEFAULT;
+use ronde_launch::agent::dial::PORT_DEFAULT;
 
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT_DEFAULT);
 

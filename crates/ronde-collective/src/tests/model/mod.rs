@@ -81,7 +81,7 @@ fn members(count: usize) -> Vec<Shm> {
 /// Everybody speaks and hears, so often that slots are used again.
 fn rounds(me: usize, mut shm: Shm) {
     for round in 0..3_u8 {
-        shm.say([&[u8::try_from(me).unwrap(), round][..]].into_iter());
+        shm.send_round([&[u8::try_from(me).unwrap(), round][..]].into_iter());
         assert!(shm.hear(None).unwrap());
         (0..shm.size()).for_each(|other| assert_eq!(shm.said(other), [u8::try_from(other).unwrap(), round]));
     }
@@ -159,14 +159,14 @@ fn a_goodbye_and_an_abort_end_a_wait_in_many_orders() {
         if me == 1 {
             return shm.leave();
         }
-        shm.say([&b"hello"[..]].into_iter());
+        shm.send_round([&b"hello"[..]].into_iter());
         assert_eq!(shm.hear(None), Err(Error::Shutdown(Some(Rank(1)))));
     });
     on_all(2, |me, mut shm| {
         if me == 1 {
             return shm.abort(Rank(7));
         }
-        shm.say([&b"hello"[..]].into_iter());
+        shm.send_round([&b"hello"[..]].into_iter());
         assert!(matches!(shm.hear(None), Err(Error::Lost { rank: Rank(7), .. })));
     });
 }

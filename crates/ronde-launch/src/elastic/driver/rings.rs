@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
-use ronde_collective::desk::Join;
+use ronde_collective::control_channel::Join;
 
 use super::{Driver, FRUITLESS_MAX, Notice, Phase, Ring, Worker, counted, missing, wake};
 use crate::elastic::{
-    model::{ADDED, Command, Outcome, REMOVED, WorkerId},
+    model::{ADDED, Command, ElasticOutcome, REMOVED, WorkerId},
     plan,
 };
 
@@ -96,7 +96,7 @@ impl Driver {
         }
         if self.ring.number > 0 {
             if let Some(limit) = self.settings.reset_limit.filter(|limit| self.resets >= *limit) {
-                return self.end(Outcome::ResetLimit(limit));
+                return self.end(ElasticOutcome::ResetLimit(limit));
             }
             self.resets += 1;
             if !self.ring.has_loss && !self.ring.has_commit && !self.ring.why.is_empty() {
@@ -104,7 +104,7 @@ impl Driver {
             }
             if self.fruitless >= FRUITLESS_MAX {
                 let why = mem::take(&mut self.ring.why);
-                return self.end(Outcome::NoRing(why));
+                return self.end(ElasticOutcome::NoRing(why));
             }
         }
         let waiting = self.workers.iter().filter(|(_, worker)| matches!(worker.phase, Phase::Waiting { .. }));
@@ -145,7 +145,7 @@ impl Driver {
         for (id, place) in next.iter().zip(&mut places) {
             place.commits = commits.unwrap_or(0);
             place.is_in_step = is_in_step;
-            self.commands.push(Command::Place(*id, *place));
+            self.commands.push(Command::Assign(*id, *place));
             if let Some(worker) = self.workers.get_mut(id) {
                 worker.rank = Some(place.rank);
                 worker.phase = Phase::Training;
@@ -182,7 +182,7 @@ impl Driver {
         let laggards: Vec<WorkerId> = laggards.filter(|_| self.ring.is_open).copied().collect();
         if laggards.is_empty() {
             let (min, waited) = (self.settings.min, self.settings.elastic_timeout);
-            self.end(Outcome::Short { ready: next.len(), min, waited });
+            self.end(ElasticOutcome::Short { ready: next.len(), min, waited });
         } else {
             self.short_since = Some(now);
             wake(&mut self.wake, now + self.settings.elastic_timeout);

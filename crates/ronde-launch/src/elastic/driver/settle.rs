@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{Driver, Phase, Worker, wake};
 use crate::{
     elastic::{
-        model::{Command, HostSlots, Outcome, WorkerId, WorkerNumber},
+        model::{Command, ElasticOutcome, HostSlots, WorkerId, WorkerNumber},
         plan::{self, Candidate},
     },
     start::Ended,
@@ -133,7 +133,7 @@ impl Driver {
         if self.workers.is_empty()
             && let Some(finishing) = self.finishing.take()
         {
-            self.end(finishing.failure.map_or(Outcome::Done, Outcome::Failed));
+            self.end(finishing.failure.map_or(ElasticOutcome::Done, ElasticOutcome::Failed));
             self.settle_ending(now);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ronde_collective::desk::{Join, Place};
+use ronde_collective::control_channel::{Assignment, Join};
 
 use super::*;
 
@@ -78,7 +78,7 @@ impl Play {
     fn done(&mut self) -> String {
         let shown = |command: Command| match command {
             Command::Start { worker, host, slot, .. } => Some(format!("start {worker} on {host}/{slot}")),
-            Command::Place(worker, Place { rank, size, commits, is_in_step, .. }) => {
+            Command::Assign(worker, Assignment { rank, size, commits, is_in_step, .. }) => {
                 let how = if is_in_step { "in step" } else { "synced" };
                 Some(format!("{worker} is {rank}/{size} {how} at {commits}"))
             }
@@ -88,7 +88,7 @@ impl Play {
             Command::GiveUp(generation) => Some(format!("give up {generation}")),
             Command::Stop(worker) => Some(format!("stop {worker}")),
             Command::Kill(worker) => Some(format!("kill {worker}")),
-            Command::Finish(Outcome::Failed(failure)) => Some(format!("failed: {}", failure.why)),
+            Command::Finish(ElasticOutcome::Failed(failure)) => Some(format!("failed: {}", failure.why)),
             Command::Finish(outcome) => Some(format!("{outcome:?}")),
             Command::Say(_) => None,
         };

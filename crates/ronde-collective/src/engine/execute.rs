@@ -5,7 +5,7 @@
 use std::{ops::Range, sync::Arc};
 
 use super::{
-    serve::{into_output, postscale},
+    execute_inline::{into_output, postscale},
     sets::Registry,
     work::{Done, Output, Tensor},
 };
@@ -15,7 +15,7 @@ use crate::{
     comm::Comm,
     error::{Error, Result},
     negotiate::{
-        Outcome, Response,
+        Decision, Response,
         request::{Kind, Request, Spec},
     },
     reduce,
@@ -33,20 +33,20 @@ const COPY_OUT: &str = "MEMCPY_OUT_FUSION_BUFFER";
 
 /// Does operations; keeps the memory in which small tensors are put together.
 #[derive(Debug, Default)]
-pub(super) struct Actor {
+pub(super) struct Executor {
     fusion: Vec<u8>,
     /// Process sets are made and removed by the group of all ranks alone.
     registry: Option<Arc<Registry>>,
 }
 
-impl Actor {
+impl Executor {
     /// For the group of all ranks.
     pub(super) fn with_registry(registry: Arc<Registry>) -> Self {
         Self { fusion: Vec::new(), registry: Some(registry) }
     }
 
     /// Does a batch. A rank that has joined has no tensors, and brings what changes nothing.
-    pub(super) fn act(
+    pub(super) fn execute(
         &mut self,
         (comm, timeline): (&mut Comm, &Timeline),
         responses: &[Response],
@@ -57,11 +57,11 @@ impl Actor {
             [response] if !(is_group && Self::is_fusable(response)) => {
                 let tensors = tensors.into_iter().next().flatten();
                 timeline.activity_begins(responses, &moving(response));
-                let done = self.act_alone(comm, response, tensors)?;
+                let done = self.execute_one(comm, response, tensors)?;
                 timeline.activity_ends(responses);
                 Ok(vec![done])
             }
-            _ => self.act_fused((comm, timeline), responses, tensors),
+            _ => self.execute_fused((comm, timeline), responses, tensors),
         }
     }
 
@@ -71,14 +71,14 @@ impl Actor {
         let is_sum = response.request().is_some_and(|request| request.op != ReduceOp::Adasum);
         let bytes: usize = specs.iter().map(Spec::bytes).sum();
         response.kind == Kind::Allreduce
-            && response.outcome == Outcome::Go
+            && response.decision == Decision::Go
             && is_one_type
             && is_sum
             && bytes < GROUP_MAX
     }
 
     /// Copies tensors one after the other, reduces them as one, and copies them back.
-    fn act_fused(
+    fn execute_fused(
         &mut self,
         (comm, timeline): (&mut Comm, &Timeline),
         responses: &[Response],
@@ -119,12 +119,12 @@ impl Actor {
         Ok(results)
     }
 
-    fn act_alone(&self, comm: &mut Comm, response: &Response, tensors: Option<Vec<Tensor>>) -> Result<Result<Done>> {
-        let request = match (&response.outcome, response.request()) {
-            (Outcome::Refused(text), _) => return Ok(Err(Error::Mismatch(text.clone()))),
-            (Outcome::AllJoined(rank), _) => return Ok(Ok(Done { last_joined: Some(*rank), ..Done::default() })),
-            (Outcome::Go, Some(request)) => request,
-            (Outcome::Go, None) => return Ok(Ok(Done::default())),
+    fn execute_one(&self, comm: &mut Comm, response: &Response, tensors: Option<Vec<Tensor>>) -> Result<Result<Done>> {
+        let request = match (&response.decision, response.request()) {
+            (Decision::Refused(text), _) => return Ok(Err(Error::Mismatch(text.clone()))),
+            (Decision::AllJoined(rank), _) => return Ok(Ok(Done { last_joined: Some(*rank), ..Done::default() })),
+            (Decision::Go, Some(request)) => request,
+            (Decision::Go, None) => return Ok(Ok(Done::default())),
         };
         match response.kind {
             Kind::AddSet => return self.registry()?.add(comm, &request.ranks),
@@ -135,7 +135,7 @@ impl Actor {
         let tensors = tensors.unwrap_or_else(|| neutral_tensors(request));
         let mut done = Done::default();
         for (index, tensor) in tensors.into_iter().enumerate() {
-            done.tensors.push(act_on_tensor(comm, response, request, (index, tensor))?);
+            done.tensors.push(execute_on_tensor(comm, response, request, (index, tensor))?);
         }
         if response.kind == Kind::Alltoall && is_here {
             done.received_splits = response.agreed.iter().flatten().map(|request| request.splits[comm.me]).collect();
@@ -185,7 +185,7 @@ fn neutral_tensors(request: &Request) -> Vec<Tensor> {
     request.tensors.iter().map(tensor).collect()
 }
 
-fn act_on_tensor(
+fn execute_on_tensor(
     comm: &mut Comm,
     response: &Response,
     request: &Request,

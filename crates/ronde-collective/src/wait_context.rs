@@ -39,7 +39,7 @@ pub(crate) fn unless<T>(is_interrupted: fn() -> bool, act: impl FnOnce() -> T) -
 
 /// Shared by a group's callers and its connections.
 #[derive(Debug, Default)]
-pub(crate) struct Callers {
+pub(crate) struct WaitContext {
     is_closing: AtomicBool,
     waiting: AtomicUsize,
     /// None until the group is at work.
@@ -84,7 +84,7 @@ impl Stillness {
     }
 }
 
-impl Callers {
+impl WaitContext {
     /// Every wait of the group ends.
     pub(crate) fn close(&self) {
         self.is_closing.store(true, Ordering::SeqCst);
@@ -125,7 +125,7 @@ impl Callers {
 }
 
 /// A caller that waits.
-pub(crate) struct Waiting<'a>(&'a Callers);
+pub(crate) struct Waiting<'a>(&'a WaitContext);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {

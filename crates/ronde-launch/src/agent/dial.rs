@@ -1,4 +1,4 @@
-//! Reaches the agent of a host: its addresses, one after the other, for a moment again and again.
+//! Dials the agent of a host: its addresses, one after the other, for a moment again and again.
 
 use std::{
     io,
@@ -24,9 +24,9 @@ pub const PORT_DEFAULT: u16 = 9009;
 const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Calls agents.
+/// Dials agents.
 #[derive(Debug, Clone)]
-pub struct Caller {
+pub struct Dialer {
     pub names: Names,
     pub port: u16,
     pub secret: Secret,
@@ -34,14 +34,14 @@ pub struct Caller {
 
 /// Why an agent cannot be reached.
 #[derive(Debug, thiserror::Error)]
-pub enum ReachError {
+pub enum DialError {
     #[error("cannot find host `{host}`: {source}")]
     Name { host: String, source: io::Error },
     #[error("cannot reach the agent of host `{host}` at {address}: {source}")]
     Channel { host: String, address: SocketAddr, source: ChannelError },
 }
 
-impl ReachError {
+impl DialError {
     /// Tells whether another try a moment later may do better.
     fn is_passing(&self) -> bool {
         match self {
@@ -66,12 +66,12 @@ impl ReachError {
     }
 }
 
-impl Caller {
+impl Dialer {
     /// Makes a channel to the agent of a host.
-    pub async fn call(&self, host: &str) -> Result<Channel, ReachError> {
+    pub async fn dial(&self, host: &str) -> Result<Channel, DialError> {
         let begun = Instant::now();
         loop {
-            match self.call_once(host).await {
+            match self.dial_once(host).await {
                 Err(error) if error.is_passing() && begun.elapsed() < PATIENCE => sleep(PAUSE).await,
                 done => return done,
             }
@@ -79,12 +79,12 @@ impl Caller {
     }
 
     /// Tries every address of a host once.
-    pub async fn call_once(&self, host: &str) -> Result<Channel, ReachError> {
-        let name_error = |source| ReachError::Name { host: host.to_owned(), source };
+    pub async fn dial_once(&self, host: &str) -> Result<Channel, DialError> {
+        let name_error = |source| DialError::Name { host: host.to_owned(), source };
         let addresses = self.names.addresses(host).await.map_err(name_error)?;
         let mut failure = name_error(io::ErrorKind::NotFound.into());
         for address in addresses {
-            match self.call_address(host, address).await {
+            match self.dial_address(host, address).await {
                 Ok(channel) => return Ok(channel),
                 Err(error) => failure = error,
             }
@@ -92,9 +92,9 @@ impl Caller {
         Err(failure)
     }
 
-    async fn call_address(&self, host: &str, address: IpAddr) -> Result<Channel, ReachError> {
+    async fn dial_address(&self, host: &str, address: IpAddr) -> Result<Channel, DialError> {
         let address = SocketAddr::new(address, self.port);
         let made = channel::connect(address, &self.secret).await;
-        made.map_err(|source| ReachError::Channel { host: host.to_owned(), address, source })
+        made.map_err(|source| DialError::Channel { host: host.to_owned(), address, source })
     }
 }

@@ -15,15 +15,15 @@ pub(crate) enum Item {
 
 /// A rank's part of a round.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Note {
+pub(crate) struct RoundMessage {
     pub(crate) items: Vec<Item>,
-    /// Whether the tensors of all items follow the note.
+    /// Whether the tensors of all items follow the message.
     pub(crate) has_data: bool,
     /// What the first member wants the fusion threshold to be.
     pub(crate) threshold: u64,
 }
 
-impl Note {
+impl RoundMessage {
     /// At most so many bytes are written before the items.
     pub(crate) const HEAD_MAX: usize = 32;
 
@@ -42,7 +42,7 @@ impl Note {
         }
     }
 
-    /// Returns the note and what follows it.
+    /// Returns the message and what follows it.
     pub(crate) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let mut from = Reader(bytes);
         let (has_data, threshold) = (from.number()? == 1, from.number()?);

@@ -1,4 +1,4 @@
-//! The messages between a rank and the desk, and their bytes: a length, a kind, and what belongs to the kind.
+//! The messages between a rank and the launcher, and their bytes: a length, a kind, and what belongs to the kind.
 
 use std::io::{self, Read, Write};
 
@@ -11,7 +11,7 @@ const WHY_MAX: usize = 4 * 1024;
 
 /// A rank's place in a generation of its ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct Assignment {
     /// Counts the rings of a job from one.
     pub generation: u64,
     pub rank: usize,
@@ -58,10 +58,10 @@ pub enum FromRank {
     Pong,
 }
 
-/// What the desk says.
+/// What the launcher says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToRank {
-    Place(Place),
+    Assign(Assignment),
     /// There is no place for this rank any more: it may go.
     Leave,
     /// The hosts have changed: bit 0 some went, bit 1 some came.
@@ -116,7 +116,7 @@ impl ToRank {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         match self {
-            Self::Place(place) => {
+            Self::Assign(place) => {
                 writer.number(0).number(place.generation).size(place.rank).size(place.size);
                 writer.size(place.local_rank).size(place.local_size).size(place.cross_rank).size(place.cross_size);
                 writer.number(place.commits).number(u64::from(place.is_in_step))
@@ -132,7 +132,7 @@ impl ToRank {
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         Some(match reader.number()? {
-            0 => Self::Place(Place {
+            0 => Self::Assign(Assignment {
                 generation: reader.number()?,
                 rank: reader.size()?,
                 size: reader.size()?,
@@ -175,7 +175,7 @@ pub fn read_frame(stream: &mut impl Read) -> io::Result<Vec<u8>> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{FromRank, Join, Place, ToRank, read_frame, write_frame};
+    use super::{Assignment, FromRank, Join, ToRank, read_frame, write_frame};
 
     #[test]
     fn what_is_said_is_what_is_heard() {
@@ -193,10 +193,17 @@ mod tests {
             write_frame(&mut wire, &each.to_bytes()).unwrap();
             assert_eq!(FromRank::read(&read_frame(&mut wire.as_slice()).unwrap()), Some(each));
         }
-        let place =
-            Place { generation: 2, rank: 1, size: 3, local_size: 1, commits: 9, is_in_step: true, ..Place::default() };
+        let place = Assignment {
+            generation: 2,
+            rank: 1,
+            size: 3,
+            local_size: 1,
+            commits: 9,
+            is_in_step: true,
+            ..Assignment::default()
+        };
         let answers = [
-            ToRank::Place(place),
+            ToRank::Assign(place),
             ToRank::Leave,
             ToRank::Notice { generation: 2, change: 3 },
             ToRank::Interrupt { generation: 2, at: 301 },

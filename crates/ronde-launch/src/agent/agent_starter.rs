@@ -11,47 +11,47 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     client::{self, Ends},
+    dial::{DialError, Dialer, PORT_VARIABLE},
     frame::{CHUNK_BYTES, Run},
     names::Names,
-    reach::{Caller, PORT_VARIABLE, ReachError},
     secret::{SECRET_FILE_VARIABLE, SecretError, SecretSource},
 };
-use crate::start::{Program, StartError, Started, Way};
+use crate::start::{Program, StartError, Started, Starter};
 
 /// Orders that wait to be sent; nobody gives more than a few.
 const ORDERS_MAX: usize = 16;
 
 /// Starts ranks through the agents of their hosts.
 #[derive(Debug, Clone)]
-pub struct Agents {
-    pub caller: Caller,
+pub struct AgentStarter {
+    pub dialer: Dialer,
 }
 
-impl Agents {
+impl AgentStarter {
     /// Returns the way that the environment names: by a port and a secret.
-    pub fn around(variables: &BTreeMap<String, String>) -> Result<Option<Self>, AgentsError> {
+    pub fn around(variables: &BTreeMap<String, String>) -> Result<Option<Self>, AgentStarterError> {
         let (Some(port), Some(file)) = (variables.get(PORT_VARIABLE), variables.get(SECRET_FILE_VARIABLE)) else {
             return Ok(None);
         };
-        let port = port.parse().map_err(|_| AgentsError::Port(port.clone()))?;
+        let port = port.parse().map_err(|_| AgentStarterError::Port(port.clone()))?;
         let secret = SecretSource { file: Some(file.into()), text: None }.read()?;
-        Ok(Some(Self { caller: Caller { names: Names::default(), port, secret } }))
+        Ok(Some(Self { dialer: Dialer { names: Names::default(), port, secret } }))
     }
 }
 
 /// What is wrong with the environment.
 #[derive(Debug, thiserror::Error)]
-pub enum AgentsError {
+pub enum AgentStarterError {
     #[error("{PORT_VARIABLE} is `{0}`, which is no port")]
     Port(String),
     #[error("cannot use the job's secret: {0}")]
     Secret(#[from] SecretError),
 }
 
-impl Way for Agents {
+impl Starter for AgentStarter {
     fn start<'a>(&'a self, host: &'a str, program: &'a Program) -> BoxFuture<'a, Result<Started, StartError>> {
         Box::pin(async move {
-            let channel = self.caller.call(host).await.map_err(|error| start_error(host, &error))?;
+            let channel = self.dialer.dial(host).await.map_err(|error| start_error(host, &error))?;
             let (stdout, out) = duplex(CHUNK_BYTES);
             let (stderr, err) = duplex(CHUNK_BYTES);
             let (orders, given) = mpsc::channel(ORDERS_MAX);
@@ -78,7 +78,7 @@ fn run(program: &Program) -> Run {
     }
 }
 
-fn start_error(host: &str, error: &ReachError) -> StartError {
+fn start_error(host: &str, error: &DialError) -> StartError {
     let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     StartError { host: host.to_owned(), why: format!("{error}{hint}") }
 }

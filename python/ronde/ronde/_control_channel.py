@@ -1,13 +1,13 @@
-"""The launcher's desk, for a rank of an elastic job: where it gets its place, and hears that hosts have changed."""
+"""The control channel to the launcher: by it a rank of an elastic job gets its place and hears that hosts changed."""
 
 import os
 import sys
 
 from ronde import _settings
-from ronde._ronde import Desk as Native
+from ronde._ronde import ControlChannel as Native
 
 
-class Desk:
+class ControlChannel:
     """What a rank has to tell when it asks for a place: its commits, and how its last ring ended."""
 
     def __init__(self, address, secret, worker):
@@ -27,7 +27,7 @@ class Desk:
             sys.exit(0)
         generation, *place, self._commits_of_first, self.is_in_step = seat
         self._is_interrupted, self._why = False, ""
-        _settings.take_place(*place)
+        _settings.set_rank(*place)
         return generation
 
     def synced(self):
@@ -48,17 +48,17 @@ class Desk:
         self._is_interrupted, self._why = True, ""
 
 
-_desk = None
+_channel = None
 _pid = None
 
 
-def of_this_process():
-    """The desk; None if this process is no rank of an elastic job."""
-    global _desk, _pid
-    found = _settings.desk()
+def connect():
+    """The channel of this process; None if this process is no rank of an elastic job."""
+    global _channel, _pid
+    found = _settings.control_channel()
     if found is None:
         return None
     # A forked child of a rank has no connection of its own, and is no rank.
     if _pid != os.getpid():
-        _desk, _pid = Desk(found[0], _settings.secret(), found[1]), os.getpid()
-    return _desk
+        _channel, _pid = ControlChannel(found[0], _settings.secret(), found[1]), os.getpid()
+    return _channel

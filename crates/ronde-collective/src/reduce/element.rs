@@ -12,7 +12,7 @@
 )]
 
 /// An element type as it lies in memory.
-pub(super) trait Lane: Copy {
+pub(super) trait Element: Copy {
     type Bytes: Copy;
 
     fn chunks(bytes: &[u8]) -> &[Self::Bytes];
@@ -58,7 +58,7 @@ macro_rules! ordered {
 
 macro_rules! integer {
     ($type:ty, $size:literal) => {
-        impl Lane for $type {
+        impl Element for $type {
             bytes_of!($size);
             ordered!();
 
@@ -99,7 +99,7 @@ integer!(i64, 8);
 
 macro_rules! float {
     ($type:ty, $size:literal, $load:expr, $store:expr, $scale:ty) => {
-        impl Lane for $type {
+        impl Element for $type {
             bytes_of!($size);
             ordered!();
 
@@ -132,7 +132,7 @@ macro_rules! float {
     };
 }
 
-/// The number that a lane stands for.
+/// The number that an element stands for.
 trait Value {
     type Of;
     fn value(self) -> Self::Of;
@@ -187,7 +187,7 @@ float!(Brain, 2, |b| Brain(brain_to_f32(u16::from_ne_bytes(b))), |h: Brain| brai
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Truth(u8);
 
-impl Lane for Truth {
+impl Element for Truth {
     bytes_of!(1);
     ordered!();
 

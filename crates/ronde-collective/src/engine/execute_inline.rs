@@ -9,7 +9,7 @@ use crate::{
     buffer::Buffer,
     error::{Error, Result},
     negotiate::{
-        Outcome, Response,
+        Decision, Response,
         request::{Kind, Request, Spec},
     },
     reduce,
@@ -17,10 +17,15 @@ use crate::{
 };
 
 /// Makes the result of one operation; `data` loses what belongs to it.
-pub(super) fn serve(response: &Response, me: usize, tensors: Vec<Tensor>, data: &mut [&[u8]]) -> Result<Result<Done>> {
+pub(super) fn execute_inline(
+    response: &Response,
+    me: usize,
+    tensors: Vec<Tensor>,
+    data: &mut [&[u8]],
+) -> Result<Result<Done>> {
     let requests: Vec<&Request> = response.agreed.iter().flatten().map(AsRef::as_ref).collect();
     let parts = split_off(&requests, data)?;
-    if let Outcome::Refused(text) = &response.outcome {
+    if let Decision::Refused(text) = &response.decision {
         return Ok(Err(Error::Mismatch(text.clone())));
     }
     let mut done = Done::default();

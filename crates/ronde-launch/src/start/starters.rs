@@ -1,4 +1,4 @@
-//! Chooses the way for each host: as a process if it is this machine, else as the job says.
+//! Chooses the starter for each host: as a process if it is this machine, else as the job says.
 
 use std::{
     collections::BTreeMap,
@@ -7,20 +7,20 @@ use std::{
 
 use futures::future::BoxFuture;
 
-use super::{Program, StartError, Started, Way, local::Local, remote};
-use crate::surroundings;
+use super::{Program, StartError, Started, Starter, local::Local, remote};
+use crate::environment;
 
-/// The ways of a job.
-pub struct Ways {
+/// The starters of a job.
+pub struct Starters {
     local: Option<Local>,
-    remote: Box<dyn Way>,
+    remote: Box<dyn Starter>,
     /// Which hosts are this machine, once that was found out: names may take seconds. Owned by `is_local`.
     known: Mutex<BTreeMap<String, bool>>,
 }
 
-impl Ways {
+impl Starters {
     /// `local` is for hosts that are this machine; without it they are treated as any other.
-    pub fn new(local: Option<Local>, remote: Box<dyn Way>) -> Self {
+    pub fn new(local: Option<Local>, remote: Box<dyn Starter>) -> Self {
         Self { local, remote, known: Mutex::default() }
     }
 
@@ -33,13 +33,13 @@ impl Ways {
         if let Some(known) = known {
             return known;
         }
-        let is_here = surroundings::is_here(host).await;
+        let is_here = environment::is_here(host).await;
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(host.to_owned(), is_here);
         is_here
     }
 }
 
-impl Way for Ways {
+impl Starter for Starters {
     /// The environment given is that of this machine; what may not leave it stays here.
     fn start<'a>(&'a self, host: &'a str, program: &'a Program) -> BoxFuture<'a, Result<Started, StartError>> {
         Box::pin(async move {

@@ -1,8 +1,8 @@
-//! The rank's side of the desk: a connection that is kept up in a thread of its own.
+//! The rank's end of the control channel: a connection to the launcher, kept up in a thread of its own.
 //!
 //! Questions of the rank wait in slices, so that its own thread can hear signals. A rank that has not heard a word of
-//! the desk for [`FENCE`] counts as cut off: its ring is given up, its questions fail, and it must not go on by itself,
-//! because the launcher will go on without it.
+//! the launcher for [`FENCE`] counts as cut off: its ring is given up, its questions fail, and it must not go on by
+//! itself, because the launcher will go on without it.
 
 use std::{
     fmt,
@@ -16,27 +16,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::words::{FromRank, Join, Place, ToRank, read_frame, write_frame};
+use super::messages::{Assignment, FromRank, Join, ToRank, read_frame, write_frame};
 use crate::{
     clock,
     handshake::{self, Secret, Side},
 };
 
-/// How long a rank goes on without a word of the desk. It gives up only after a call that brought none: one that is
+/// How long a rank goes on without a word of the launcher. It gives up only after a call that brought none: one that is
 /// under way then takes 7 s more at most, and the launcher gives the rank up later than that, 20 s after its last word.
 ///
 /// A rank that stood still itself finds the time over when it wakes. The launcher may have stood still with it, and
 /// waits for it then; so it makes that call too. Who stood still alone for more than 13 s, and cannot reach the launcher
 /// just then, goes on for up to 7 s although it may be given up; a launcher that is reached hangs up at once.
 pub const FENCE: Duration = Duration::from_secs(10);
-/// From the beginning of a call to the desk's first word.
+/// From the beginning of a call to the launcher's first word.
 const WORD_WITHIN: Duration = Duration::from_secs(7);
-/// The desk says something every second: one that is silent for so long is called again.
+/// The launcher says something every second: one that is silent for so long is called again.
 const SILENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 const CALL_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long a silent desk is borne.
+/// How long a silent launcher is borne.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     fence: Duration,
@@ -52,13 +52,13 @@ impl Default for Limits {
 
 /// What comes of asking for a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    Place(Place),
+pub enum JoinReply {
+    Assigned(Assignment),
     /// There is none any more.
     Leave,
 }
 
-/// The desk is out of reach for good.
+/// The launcher is out of reach for good.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the launcher at `{address}` cannot be reached: {why}")]
 pub struct ClientError {
@@ -97,7 +97,7 @@ struct State {
     on_release: Option<Box<dyn FnOnce() + Send>>,
     /// An open question, and its answer.
     question: Option<Join>,
-    answer: Option<Answer>,
+    answer: Option<JoinReply>,
 }
 
 impl fmt::Debug for Shared {
@@ -107,7 +107,7 @@ impl fmt::Debug for Shared {
 }
 
 impl Client {
-    /// Calls the desk at `host:port`, again and again for as long as [`FENCE`] allows.
+    /// Calls the launcher at `host:port`, again and again for as long as [`FENCE`] allows.
     pub fn connect(address: &str, secret: Secret, worker: u64) -> io::Result<Self> {
         Self::connect_within(Limits::default(), address, secret, worker)
     }
@@ -121,7 +121,7 @@ impl Client {
             changed: Condvar::new(),
         });
         let weak = Arc::downgrade(&shared);
-        thread::Builder::new().name("desk".to_owned()).spawn(move || keep_up(&weak))?;
+        thread::Builder::new().name("control-channel".to_owned()).spawn(move || keep_up(&weak))?;
         Ok(Self { shared })
     }
 
@@ -130,12 +130,12 @@ impl Client {
         let mut state = self.shared.lock();
         join.seen = state.generation;
         state.answer = None;
-        state.say(&FromRank::Join(join.clone()));
+        state.send(&FromRank::Join(join.clone()));
         state.question = Some(join);
     }
 
     /// Waits a while for the answer.
-    pub fn answer(&self, wait: Duration) -> Option<Result<Answer, ClientError>> {
+    pub fn answer(&self, wait: Duration) -> Option<Result<JoinReply, ClientError>> {
         self.wait(wait, |state| state.answer.take())
     }
 
@@ -146,7 +146,7 @@ impl Client {
         state.checks += 1;
         if state.checks == 1 {
             let generation = state.generation;
-            state.say(&FromRank::Committed { generation });
+            state.send(&FromRank::Committed { generation });
         }
     }
 
@@ -213,7 +213,7 @@ impl Drop for Client {
 
 impl State {
     /// What cannot be said now is said again when there is a connection.
-    fn say(&mut self, word: &FromRank) {
+    fn send(&mut self, word: &FromRank) {
         if let Some(stream) = &mut self.stream
             && write_frame(stream, &word.to_bytes()).and_then(|()| stream.flush()).is_err()
         {
@@ -223,21 +223,21 @@ impl State {
 
     fn hear(&mut self, word: ToRank) -> Option<Box<dyn FnOnce() + Send>> {
         match word {
-            ToRank::Place(place) if self.question.is_some() => {
+            ToRank::Assign(place) if self.question.is_some() => {
                 self.question = None;
                 (self.generation, self.checks) = (place.generation, 0);
                 (self.change, self.at, self.on_release) = (None, None, None);
                 self.is_released = Arc::default();
-                self.answer = Some(Answer::Place(place));
+                self.answer = Some(JoinReply::Assigned(place));
             }
             ToRank::Leave if self.question.is_some() => {
                 self.question = None;
-                self.answer = Some(Answer::Leave);
+                self.answer = Some(JoinReply::Leave);
             }
             ToRank::Notice { generation, change } if self.is_in(generation) => {
                 self.change = Some(change);
                 let checks = self.checks;
-                self.say(&FromRank::Checked { generation, checks });
+                self.send(&FromRank::Checked { generation, checks });
             }
             ToRank::Interrupt { generation, at } if self.is_in(generation) => {
                 self.at = Some(self.at.map_or(at, |before| before.min(at)));
@@ -245,8 +245,8 @@ impl State {
                     return self.release();
                 }
             }
-            ToRank::Ping => self.say(&FromRank::Pong),
-            ToRank::Place(_) | ToRank::Leave | ToRank::Notice { .. } | ToRank::Interrupt { .. } => {}
+            ToRank::Ping => self.send(&FromRank::Pong),
+            ToRank::Assign(_) | ToRank::Leave | ToRank::Notice { .. } | ToRank::Interrupt { .. } => {}
         }
         None
     }
@@ -277,14 +277,14 @@ impl Shared {
         Ok(stream)
     }
 
-    /// Hears what the desk says until the connection breaks; `heard` is when it said the last word. The first must come
+    /// Hears what the launcher says until the connection breaks; `heard` is when it said the last word. The first must come
     /// by the deadline.
     fn listen(self: &Arc<Self>, mut stream: TcpStream, deadline: Instant, heard: &mut Instant) -> io::Result<()> {
         {
             let mut state = self.lock();
             state.stream = Some(stream.try_clone()?);
             if let Some(question) = state.question.clone() {
-                state.say(&FromRank::Join(question));
+                state.send(&FromRank::Join(question));
             }
         }
         let mut first = deadline.saturating_duration_since(clock::now()).max(handshake::MOMENT);
@@ -351,23 +351,23 @@ mod tests {
     use std::{net::TcpListener, sync::mpsc, thread, time::Duration};
 
     use super::{
-        Answer, Client, FromRank, Join, Limits, Place, Secret, Side, ToRank, handshake, read_frame, write_frame,
+        Assignment, Client, FromRank, Join, JoinReply, Limits, Secret, Side, ToRank, handshake, read_frame, write_frame,
     };
 
     const WAIT: Duration = Duration::from_secs(60);
-    /// A test may stand still itself: its desk says nothing by itself.
+    /// A test may stand still itself: its launcher says nothing by itself.
     const PATIENT: Limits = Limits { fence: WAIT, silence: WAIT, word: WAIT };
 
-    /// A desk for one rank: what the rank says comes out of a channel, what is put in is said to it.
-    struct Desk {
+    /// A launcher for one rank: what the rank says comes out of a channel, what is put in is said to it.
+    struct Launcher {
         heard: mpsc::Receiver<FromRank>,
         stream: std::net::TcpStream,
     }
 
-    fn accept(listener: &TcpListener) -> Desk {
+    fn accept(listener: &TcpListener) -> Launcher {
         listener.set_nonblocking(true).unwrap();
         let (mut stream, _) = ronde_sim::wait_until("a call", WAIT, || listener.accept().ok());
-        handshake::greet(&mut stream, &Secret::new(b"desk"), Side::Called).unwrap();
+        handshake::greet(&mut stream, &Secret::new(b"launcher"), Side::Called).unwrap();
         let (sender, heard) = mpsc::channel();
         let mut reader = stream.try_clone().unwrap();
         thread::spawn(move || {
@@ -375,11 +375,11 @@ mod tests {
                 let _ = sender.send(FromRank::read(&frame).unwrap());
             }
         });
-        Desk { heard, stream }
+        Launcher { heard, stream }
     }
 
-    impl Desk {
-        fn say(&mut self, word: ToRank) {
+    impl Launcher {
+        fn send(&mut self, word: ToRank) {
             write_frame(&mut self.stream, &word.to_bytes()).unwrap();
         }
 
@@ -392,105 +392,105 @@ mod tests {
         }
     }
 
-    fn pair() -> (Client, TcpListener, Desk) {
+    fn pair() -> (Client, TcpListener, Launcher) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let client = Client::connect_within(PATIENT, &address, Secret::new(b"desk"), 7).unwrap();
-        let desk = accept(&listener);
-        assert_eq!(desk.hear(), FromRank::Hello { worker: 7 });
-        (client, listener, desk)
+        let client = Client::connect_within(PATIENT, &address, Secret::new(b"launcher"), 7).unwrap();
+        let launcher = accept(&listener);
+        assert_eq!(launcher.hear(), FromRank::Hello { worker: 7 });
+        (client, listener, launcher)
     }
 
-    fn placed(client: &Client, desk: &mut Desk, generation: u64) {
+    fn placed(client: &Client, launcher: &mut Launcher, generation: u64) {
         client.join(Join::default());
-        assert!(matches!(desk.hear(), FromRank::Join(_)));
-        let place = Place { generation, size: 1, ..Place::default() };
-        desk.say(ToRank::Place(place));
-        assert_eq!(client.answer(WAIT), Some(Ok(Answer::Place(place))));
+        assert!(matches!(launcher.hear(), FromRank::Join(_)));
+        let place = Assignment { generation, size: 1, ..Assignment::default() };
+        launcher.send(ToRank::Assign(place));
+        assert_eq!(client.answer(WAIT), Some(Ok(JoinReply::Assigned(place))));
     }
 
     #[test]
     fn nobody_passes_the_check_that_ends_the_ring() {
-        let (client, _listener, mut desk) = pair();
-        placed(&client, &mut desk, 1);
+        let (client, _listener, mut launcher) = pair();
+        placed(&client, &mut launcher, 1);
         client.check();
         assert_eq!(client.verdict(WAIT), Some(Ok(None)));
-        assert_eq!(desk.hear(), FromRank::Committed { generation: 1 });
-        desk.say(ToRank::Notice { generation: 1, change: 2 });
-        assert_eq!(desk.hear(), FromRank::Checked { generation: 1, checks: 1 });
+        assert_eq!(launcher.hear(), FromRank::Committed { generation: 1 });
+        launcher.send(ToRank::Notice { generation: 1, change: 2 });
+        assert_eq!(launcher.hear(), FromRank::Checked { generation: 1, checks: 1 });
         client.check();
         assert_eq!(client.verdict(Duration::from_millis(20)), None, "it waits for the name of the check");
-        desk.say(ToRank::Interrupt { generation: 1, at: 3 });
+        launcher.send(ToRank::Interrupt { generation: 1, at: 3 });
         assert_eq!(client.verdict(WAIT), Some(Ok(None)), "another rank is one check ahead");
         client.check();
         assert_eq!(client.verdict(WAIT), Some(Ok(Some(2))));
-        placed(&client, &mut desk, 2);
-        desk.say(ToRank::Notice { generation: 1, change: 2 });
+        placed(&client, &mut launcher, 2);
+        launcher.send(ToRank::Notice { generation: 1, change: 2 });
         client.check();
-        assert_eq!(desk.hear(), FromRank::Committed { generation: 2 });
+        assert_eq!(launcher.hear(), FromRank::Committed { generation: 2 });
         assert_eq!(client.verdict(WAIT), Some(Ok(None)), "what concerns an old ring is forgotten");
     }
 
     #[test]
     fn a_ring_that_is_given_up_is_left() {
-        let (client, _listener, mut desk) = pair();
-        placed(&client, &mut desk, 1);
+        let (client, _listener, mut launcher) = pair();
+        placed(&client, &mut launcher, 1);
         let flag = client.release_flag();
         let (sender, released) = mpsc::channel();
         client.on_release(move || sender.send(()).unwrap());
-        desk.say(ToRank::Interrupt { generation: 1, at: 0 });
+        launcher.send(ToRank::Interrupt { generation: 1, at: 0 });
         released.recv_timeout(WAIT).unwrap();
         assert!(flag.load(std::sync::atomic::Ordering::SeqCst));
-        placed(&client, &mut desk, 2);
+        placed(&client, &mut launcher, 2);
         assert!(!client.release_flag().load(std::sync::atomic::Ordering::SeqCst));
     }
 
     #[test]
     fn a_question_outlives_its_connection() {
-        let (client, listener, desk) = pair();
+        let (client, listener, launcher) = pair();
         client.join(Join { commits: Some(4), ..Join::default() });
-        assert!(matches!(desk.hear(), FromRank::Join(_)));
-        desk.hang_up();
+        assert!(matches!(launcher.hear(), FromRank::Join(_)));
+        launcher.hang_up();
         let mut again = accept(&listener);
         assert_eq!(again.hear(), FromRank::Hello { worker: 7 });
         assert!(matches!(again.hear(), FromRank::Join(Join { commits: Some(4), .. })));
-        again.say(ToRank::Ping);
+        again.send(ToRank::Ping);
         assert_eq!(again.hear(), FromRank::Pong);
-        again.say(ToRank::Leave);
-        assert_eq!(client.answer(WAIT), Some(Ok(Answer::Leave)));
+        again.send(ToRank::Leave);
+        assert_eq!(client.answer(WAIT), Some(Ok(JoinReply::Leave)));
     }
 
     /// Packets that get lost without a word: nothing is ever heard, and nothing breaks.
     #[test]
     fn a_rank_that_is_cut_off_silently_leaves_its_ring_and_does_not_go_on() {
-        let (client, listener, mut desk) = pair();
-        placed(&client, &mut desk, 1);
+        let (client, listener, mut launcher) = pair();
+        placed(&client, &mut launcher, 1);
         let (sender, released) = mpsc::channel();
         client.on_release(move || sender.send(()).unwrap());
         // Only now: a pause before would be the silence.
         let soon = Duration::from_millis(100);
         client.shared.lock().limits = Limits { fence: soon, silence: soon, word: WAIT };
-        desk.say(ToRank::Ping);
+        launcher.send(ToRank::Ping);
         // It calls again, and the greeting alone does not make it go on.
         let again = accept(&listener);
         released.recv_timeout(WAIT).unwrap();
         client.check();
         let error = client.verdict(WAIT).unwrap().unwrap_err().to_string();
         assert!(error.contains("it says nothing"), "{error}");
-        drop((desk, again));
+        drop((launcher, again));
     }
 
     #[test]
     fn a_rank_that_stood_still_for_too_long_calls_once_before_it_gives_up() {
-        let (client, listener, mut desk) = pair();
-        placed(&client, &mut desk, 1);
+        let (client, listener, mut launcher) = pair();
+        placed(&client, &mut launcher, 1);
         let (sender, released) = mpsc::channel();
         client.on_release(move || sender.send(()).unwrap());
         client.shared.lock().limits.fence = Duration::ZERO;
-        desk.hang_up();
+        launcher.hang_up();
         let mut again = accept(&listener);
         assert_eq!(again.hear(), FromRank::Hello { worker: 7 });
-        again.say(ToRank::Ping);
+        again.send(ToRank::Ping);
         assert_eq!(again.hear(), FromRank::Pong);
         assert!(!client.release_flag().load(std::sync::atomic::Ordering::SeqCst), "its ring goes on");
         drop(listener);
@@ -506,7 +506,7 @@ mod tests {
         let client = Client::connect_within(limits, &address, Secret::new(b"other"), 7).unwrap();
         thread::spawn(move || {
             for stream in listener.incoming() {
-                handshake::greet(&mut stream.unwrap(), &Secret::new(b"desk"), Side::Called).unwrap_err();
+                handshake::greet(&mut stream.unwrap(), &Secret::new(b"launcher"), Side::Called).unwrap_err();
             }
         });
         client.join(Join::default());

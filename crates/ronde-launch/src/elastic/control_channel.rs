@@ -1,4 +1,4 @@
-//! The launcher's desk: holds a connection to every worker, passes on what they say, and knows who is silent.
+//! The launcher's end of the control channel: holds a connection to every worker, passes on what they say, and knows who is silent.
 //!
 //! A thread per connection reads; whoever has something to say writes, in a few bytes and not for long. That a
 //! connection breaks means nothing by itself: the worker calls again, or its process has ended, or it falls silent.
@@ -17,7 +17,7 @@ use std::{
 
 use ronde_collective::{
     Secret, Side,
-    desk::{FromRank, ToRank, read_frame, write_frame},
+    control_channel::{FromRank, ToRank, read_frame, write_frame},
     greet,
 };
 use tokio::{sync::mpsc, time::Instant};
@@ -25,15 +25,15 @@ use tokio::{sync::mpsc, time::Instant};
 use super::model::{Event, WorkerId};
 
 /// Connections at once; more are hung up on, and call again.
-const CALLERS_MAX: usize = 8192;
+const CONNECTIONS_MAX: usize = 8192;
 /// Between two looks for who is silent there is a second; if it was so long, the launcher itself has been away.
 const AWAY: Duration = Duration::from_secs(3);
 /// Who does not take a few bytes in this time is cut off, and may call again.
 const WRITE_WITHIN: Duration = Duration::from_secs(1);
 
-/// A running desk; it ends when dropped.
+/// A running control channel; it ends when dropped.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct ControlChannel {
     address: SocketAddr,
     shared: Arc<Shared>,
     /// The last look for who is silent.
@@ -55,7 +55,7 @@ struct Shared {
     events: mpsc::Sender<Event>,
     /// Owned by the driver's loop and the threads of the connections, each for a moment.
     workers: Mutex<BTreeMap<WorkerId, Connection>>,
-    callers: AtomicUsize,
+    connections: AtomicUsize,
     is_closing: AtomicBool,
 }
 
@@ -67,7 +67,7 @@ struct Connection {
     heard: Option<Instant>,
 }
 
-impl Desk {
+impl ControlChannel {
     /// Listens on an address; what workers say goes to `events`.
     pub(super) fn start(address: SocketAddr, secret: Secret, events: mpsc::Sender<Event>) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
@@ -76,11 +76,11 @@ impl Desk {
             secret,
             events,
             workers: Mutex::default(),
-            callers: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
             is_closing: AtomicBool::new(false),
         });
         let for_thread = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("desk".to_owned()).spawn(move || serve(&listener, &for_thread))?;
+        let thread = thread::Builder::new().name("control".to_owned()).spawn(move || serve(&listener, &for_thread))?;
         Ok(Self { address, shared, looked: None, thread: Some(thread) })
     }
 
@@ -94,9 +94,9 @@ impl Desk {
     }
 
     /// Says something to a worker; if it cannot hear now, it will ask again.
-    pub(super) fn say(&self, worker: WorkerId, word: &ToRank) {
+    pub(super) fn send(&self, worker: WorkerId, word: &ToRank) {
         if let Some(connection) = self.shared.lock().get_mut(&worker) {
-            connection.say(word);
+            connection.send(word);
         }
     }
 
@@ -112,7 +112,7 @@ impl Desk {
         let pause = self.looked.map_or(Duration::ZERO, |looked| now.saturating_duration_since(looked));
         self.looked = Some(now);
         let mut workers = self.shared.lock();
-        workers.values_mut().for_each(|connection| connection.say(&ToRank::Ping));
+        workers.values_mut().for_each(|connection| connection.send(&ToRank::Ping));
         let heard = workers.values_mut().filter_map(|connection| connection.heard.as_mut());
         if pause >= AWAY {
             heard.for_each(|heard| *heard = now);
@@ -126,7 +126,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for ControlChannel {
     fn drop(&mut self) {
         self.shared.is_closing.store(true, Ordering::SeqCst);
         std::mem::take(&mut *self.shared.lock()).into_values().for_each(|connection| connection.hang_up());
@@ -139,7 +139,7 @@ impl Drop for Desk {
 }
 
 impl Connection {
-    fn say(&mut self, word: &ToRank) {
+    fn send(&mut self, word: &ToRank) {
         if let Some(stream) = &mut self.stream
             && write_frame(stream, &word.to_bytes()).is_err()
         {
@@ -201,19 +201,19 @@ fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
         if shared.is_closing.load(Ordering::SeqCst) {
             return;
         }
-        if shared.callers.fetch_add(1, Ordering::SeqCst) >= CALLERS_MAX {
-            shared.callers.fetch_sub(1, Ordering::SeqCst);
+        if shared.connections.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
+            shared.connections.fetch_sub(1, Ordering::SeqCst);
             continue;
         }
         let for_thread = Arc::clone(shared);
-        let spawned = thread::Builder::new().name("desk-call".to_owned()).spawn(move || {
+        let spawned = thread::Builder::new().name("control-call".to_owned()).spawn(move || {
             if let Err(error) = for_thread.listen(stream) {
                 tracing::debug!(%error, "a connection to a worker has ended");
             }
-            for_thread.callers.fetch_sub(1, Ordering::SeqCst);
+            for_thread.connections.fetch_sub(1, Ordering::SeqCst);
         });
         if spawned.is_err() {
-            shared.callers.fetch_sub(1, Ordering::SeqCst);
+            shared.connections.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
@@ -228,68 +228,68 @@ mod tests {
 
     use ronde_collective::{
         Secret, Side,
-        desk::{Answer, Client, FromRank, Join, Place, ToRank, write_frame},
+        control_channel::{Assignment, Client, FromRank, Join, JoinReply, ToRank, write_frame},
         greet,
     };
     use tokio::sync::mpsc;
 
-    use super::{AWAY, Desk, Event, Instant, Look, WorkerId};
+    use super::{AWAY, ControlChannel, Event, Instant, Look, WorkerId};
 
     const WAIT: Duration = Duration::from_secs(10);
 
-    fn desk() -> (Desk, mpsc::Receiver<Event>) {
+    fn control() -> (ControlChannel, mpsc::Receiver<Event>) {
         let (sender, events) = mpsc::channel(16);
-        (Desk::start("127.0.0.1:0".parse().unwrap(), Secret::new(b"job"), sender).unwrap(), events)
+        (ControlChannel::start("127.0.0.1:0".parse().unwrap(), Secret::new(b"job"), sender).unwrap(), events)
     }
 
-    fn call(desk: &Desk, events: &mut mpsc::Receiver<Event>) -> Client {
-        desk.expect(WorkerId(3));
-        let client = Client::connect(&desk.address().to_string(), Secret::new(b"job"), 3).unwrap();
+    fn call(control: &ControlChannel, events: &mut mpsc::Receiver<Event>) -> Client {
+        control.expect(WorkerId(3));
+        let client = Client::connect(&control.address().to_string(), Secret::new(b"job"), 3).unwrap();
         assert_eq!(events.blocking_recv(), Some(Event::Connected(WorkerId(3))));
         client
     }
 
     #[test]
     fn a_worker_asks_and_is_answered() {
-        let (mut desk, mut events) = desk();
-        let client = call(&desk, &mut events);
+        let (mut control, mut events) = control();
+        let client = call(&control, &mut events);
         client.join(Join::default());
         assert_eq!(events.blocking_recv(), Some(Event::Joined(WorkerId(3), Join::default())));
-        let place = Place { generation: 1, size: 1, ..Place::default() };
-        desk.say(WorkerId(3), &ToRank::Place(place));
-        assert_eq!(client.answer(WAIT), Some(Ok(Answer::Place(place))));
-        assert_eq!(desk.look(WAIT, Instant::now()), Look::default());
-        assert_eq!(desk.look(Duration::ZERO, Instant::now()).silent, [WorkerId(3)]);
+        let place = Assignment { generation: 1, size: 1, ..Assignment::default() };
+        control.send(WorkerId(3), &ToRank::Assign(place));
+        assert_eq!(client.answer(WAIT), Some(Ok(JoinReply::Assigned(place))));
+        assert_eq!(control.look(WAIT, Instant::now()), Look::default());
+        assert_eq!(control.look(Duration::ZERO, Instant::now()).silent, [WorkerId(3)]);
     }
 
     #[test]
     fn a_launcher_that_was_away_takes_nobody_for_silent() {
-        let (mut desk, mut events) = desk();
-        desk.expect(WorkerId(3));
+        let (mut control, mut events) = control();
+        control.expect(WorkerId(3));
         // One that does not answer: what a client says is heard at the real time, and not at that of this test.
-        let mut stream = TcpStream::connect(desk.address()).unwrap();
+        let mut stream = TcpStream::connect(control.address()).unwrap();
         greet(&mut stream, &Secret::new(b"job"), Side::Caller).unwrap();
         write_frame(&mut stream, &FromRank::Hello { worker: 3 }.to_bytes()).unwrap();
         assert_eq!(events.blocking_recv(), Some(Event::Connected(WorkerId(3))));
         let limit = Duration::from_secs(20);
         let begun = Instant::now();
-        assert_eq!(desk.look(limit, begun), Look::default());
+        assert_eq!(control.look(limit, begun), Look::default());
         let (mut now, away) = (begun + 2 * limit, Some(2 * limit));
-        assert_eq!(desk.look(limit, now), Look { silent: Vec::new(), away }, "it was stopped for so long");
-        assert_eq!(desk.look(limit, now), Look::default());
+        assert_eq!(control.look(limit, now), Look { silent: Vec::new(), away }, "it was stopped for so long");
+        assert_eq!(control.look(limit, now), Look::default());
         while now < begun + 3 * limit {
-            assert_eq!(desk.look(limit, now), Look::default(), "the time begins anew");
+            assert_eq!(control.look(limit, now), Look::default(), "the time begins anew");
             now += AWAY / 2;
         }
-        assert_eq!(desk.look(limit, now).silent, [WorkerId(3)], "and ends for who says nothing");
+        assert_eq!(control.look(limit, now).silent, [WorkerId(3)], "and ends for who says nothing");
     }
 
     #[test]
     fn who_was_given_up_hears_no_word_any_more() {
-        let (desk, mut events) = desk();
-        let _client = call(&desk, &mut events);
-        desk.forget(WorkerId(3));
-        let mut stream = TcpStream::connect(desk.address()).unwrap();
+        let (control, mut events) = control();
+        let _client = call(&control, &mut events);
+        control.forget(WorkerId(3));
+        let mut stream = TcpStream::connect(control.address()).unwrap();
         greet(&mut stream, &Secret::new(b"job"), Side::Caller).unwrap();
         write_frame(&mut stream, &FromRank::Hello { worker: 3 }.to_bytes()).unwrap();
         assert_eq!(stream.read(&mut [0]).unwrap(), 0, "it is hung up on");
@@ -298,11 +298,11 @@ mod tests {
 
     #[test]
     fn who_has_another_secret_or_talks_nonsense_is_not_heard() {
-        let (desk, mut events) = desk();
-        let client = Client::connect(&desk.address().to_string(), Secret::new(b"other"), 3).unwrap();
+        let (control, mut events) = control();
+        let client = Client::connect(&control.address().to_string(), Secret::new(b"other"), 3).unwrap();
         client.join(Join::default());
         client.answer(WAIT).unwrap().unwrap_err();
-        let mut stranger = TcpStream::connect(desk.address()).unwrap();
+        let mut stranger = TcpStream::connect(control.address()).unwrap();
         stranger.write_all(b"GET / HTTP/1.1\r\nHost: ronde\r\n\r\n").unwrap();
         // It is told our own first words at most, and hung up on.
         let mut rest = Vec::new();

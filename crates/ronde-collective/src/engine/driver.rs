@@ -1,6 +1,6 @@
 //! The driver's state of a group, and one turn of its wheel.
 //!
-//! A turn: take what is new, say it, hear the others, decide together, act. A member speaks if it has something new
+//! A turn: take what is new, say it, hear the others, decide together, execute. A member speaks if it has something new
 //! or if others have begun a round while it has something in flight; so rounds happen when there is work, and cost
 //! nothing when there is none.
 
@@ -13,18 +13,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{act::Actor, group::Group, handle::Completion, serve::serve, stall::Watch, work::Tensor};
+use super::{
+    execute::Executor, execute_inline::execute_inline, group::Group, handle::Completion, stall::Watch, work::Tensor,
+};
 use crate::{
     clock,
     codec::Writer,
-    comm::{Comm, NOTE_MAX},
+    comm::{Comm, ROUND_MESSAGE_MAX},
     error::{Error, Result},
     metrics::Metrics,
     negotiate::{
         Negotiator, Response,
         fuse::{Batch, Limits, fuse},
-        note::Note,
         request::Request,
+        round_message::RoundMessage,
     },
     timeline::Timeline,
     tune::Tuner,
@@ -35,7 +37,7 @@ use crate::{
 const TICK: Duration = Duration::from_millis(100);
 
 /// The longest request: it must fit into a round.
-pub(super) const REQUEST_MAX: usize = NOTE_MAX - Note::HEAD_MAX;
+pub(super) const REQUEST_MAX: usize = ROUND_MESSAGE_MAX - RoundMessage::HEAD_MAX;
 /// Characters of a name in an error; a name may be all that is too long.
 const NAME_SHOWN: usize = 100;
 
@@ -67,7 +69,7 @@ impl Entry {
 
 /// A group's connections and what is known of its work.
 #[derive(Debug)]
-pub(super) struct Core {
+pub(super) struct Driver {
     /// Gone when the group has failed.
     comm: Option<Comm>,
     state: State,
@@ -84,23 +86,23 @@ struct State {
     parts: Parts,
 }
 
-/// What a core is made of besides its connections.
+/// What a driver is made of besides its connections.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) cache_capacity: usize,
     pub(super) fusion_threshold: usize,
     pub(super) cycle_time: Duration,
     pub(super) watch: Watch,
-    pub(super) actor: Actor,
+    pub(super) executor: Executor,
     pub(super) metrics: Arc<Metrics>,
     pub(super) timeline: Arc<Timeline>,
     pub(super) tuner: Option<Tuner>,
     pub(super) tune_log: Option<PathBuf>,
 }
 
-impl Core {
+impl Driver {
     pub(super) fn new(comm: Comm, parts: Parts) -> Self {
-        comm.callers().oversee(parts.watch.midway());
+        comm.wait_context().oversee(parts.watch.midway());
         let state = State {
             negotiator: Negotiator::new(comm.ranks.clone(), parts.cache_capacity),
             entries: HashMap::new(),
@@ -118,7 +120,7 @@ impl Core {
     }
 
     pub(super) fn comm(&self) -> &Comm {
-        self.comm.as_ref().expect("a new core has its connections")
+        self.comm.as_ref().expect("a new driver has its connections")
     }
 
     /// Turns the wheel until `is_enough`, or until nothing can be done any more.
@@ -135,7 +137,7 @@ impl Core {
         let Some(comm) = &mut self.comm else { return Err(Error::Shutdown(None)) };
         let state = &mut self.state;
         // 1. take what is new
-        state.take(group.take_new());
+        state.enqueue(group.take_new());
         // 2. say it, or answer those who have begun
         if !state.has_spoken {
             if state.unsaid.is_empty() && !comm.is_awaited() {
@@ -149,11 +151,15 @@ impl Core {
             return Ok(());
         }
         // 4. decide together
-        let (notes, mut data) = read_notes(comm)?;
-        let is_in_step = state.negotiator.is_in_step(&notes);
-        let responses = state.decide(comm, &notes);
-        // 5. act
-        if is_in_step { state.serve(comm.me, group, responses, &mut data) } else { state.act(comm, group, responses) }
+        let (messages, mut data) = read_messages(comm)?;
+        let is_in_step = state.negotiator.is_in_step(&messages);
+        let responses = state.decide(comm, &messages);
+        // 5. execute
+        if is_in_step {
+            state.execute_inline(comm.me, group, responses, &mut data)
+        } else {
+            state.execute(comm, group, responses)
+        }
     }
 
     /// Ends the group: everything in flight fails, the peers are told, and nothing new is taken.
@@ -170,7 +176,7 @@ impl Core {
 }
 
 impl State {
-    fn take(&mut self, new: Vec<Entry>) {
+    fn enqueue(&mut self, new: Vec<Entry>) {
         for entry in new {
             self.parts.timeline.negotiation_begins(&entry.request, entry.since);
             self.unsaid.push_back(Arc::clone(&entry.request));
@@ -188,17 +194,17 @@ impl State {
             said.push(request);
         }
         let bytes: usize = said.iter().map(|request| request.bytes()).sum();
-        let can_carry = |request: &Arc<Request>| request.kind.is_servable(request.op);
-        let note = Note {
+        let can_carry = |request: &Arc<Request>| request.kind.can_be_inline(request.op);
+        let message = RoundMessage {
             has_data: self.unsaid.is_empty() && bytes <= comm.data_max().min(room) && said.iter().all(can_carry),
             items: said.iter().map(|request| self.negotiator.item(comm.me, request)).collect(),
             threshold: self.parts.tuner.as_ref().map_or(0, |tuner| tuner.threshold() as u64),
         };
         let mut head = Writer::default();
-        note.write(&mut head);
-        let carried = if note.has_data { said.as_slice() } else { &[] };
+        message.write(&mut head);
+        let carried = if message.has_data { said.as_slice() } else { &[] };
         let tensors = carried.iter().flat_map(|request| self.entries[&request.name].tensors.iter());
-        comm.say([head.0.as_slice()].into_iter().chain(tensors.map(|tensor| tensor.input.as_slice())));
+        comm.send_round([head.0.as_slice()].into_iter().chain(tensors.map(|tensor| tensor.input.as_slice())));
         self.has_spoken = true;
     }
 
@@ -225,12 +231,12 @@ impl State {
         self.parts.watch.look(&self.entries, &self.negotiator, silent)
     }
 
-    fn decide(&mut self, comm: &Comm, notes: &[Note]) -> Vec<Response> {
-        self.parts.metrics.round(notes);
-        self.parts.timeline.heard(&self.negotiator, notes, &comm.ranks);
-        let responses = self.negotiator.round(notes);
+    fn decide(&mut self, comm: &Comm, messages: &[RoundMessage]) -> Vec<Response> {
+        self.parts.metrics.round(messages);
+        self.parts.timeline.heard(&self.negotiator, messages, &comm.ranks);
+        let responses = self.negotiator.round(messages);
         // The first member's wishes are everybody's.
-        let wished = notes.first().and_then(|note| usize::try_from(note.threshold).ok());
+        let wished = messages.first().and_then(|message| usize::try_from(message.threshold).ok());
         if let Some(threshold) = wished.filter(|threshold| *threshold > 0) {
             self.limits = comm.fusion_limits(threshold);
         }
@@ -238,12 +244,12 @@ impl State {
     }
 
     /// Everybody brought its data along: the results are made from that.
-    fn serve(&mut self, me: usize, group: &Group, responses: Vec<Response>, data: &mut [&[u8]]) -> Result<()> {
+    fn execute_inline(&mut self, me: usize, group: &Group, responses: Vec<Response>, data: &mut [&[u8]]) -> Result<()> {
         for response in responses {
             self.parts.timeline.operation_begins(&response);
             let entry = self.entries.remove(&response.name);
             let (tensors, completion) = entry.map(|entry| (entry.tensors, entry.completion)).unzip();
-            let result = serve(&response, me, tensors.unwrap_or_default(), data)?;
+            let result = execute_inline(&response, me, tensors.unwrap_or_default(), data)?;
             self.parts.metrics.done(&response, 1);
             self.parts.timeline.operation_ends(&response);
             if let Some(completion) = completion {
@@ -254,7 +260,7 @@ impl State {
         Ok(())
     }
 
-    fn act(&mut self, comm: &mut Comm, group: &Group, responses: Vec<Response>) -> Result<()> {
+    fn execute(&mut self, comm: &mut Comm, group: &Group, responses: Vec<Response>) -> Result<()> {
         for Batch(responses) in fuse(responses, self.limits) {
             let begun = clock::now();
             responses.iter().for_each(|response| self.parts.timeline.operation_begins(response));
@@ -266,10 +272,11 @@ impl State {
                 completions.push(completion);
             }
             self.parts.watch.begins(&responses);
-            let results =
-                self.parts.actor.act((comm, &self.parts.timeline), &responses, tensors).inspect_err(|error| {
+            let results = self.parts.executor.execute((comm, &self.parts.timeline), &responses, tensors).inspect_err(
+                |error| {
                     finish_all(group, &responses, &completions, error);
-                })?;
+                },
+            )?;
             self.account(&responses, begun);
             for ((response, completion), result) in responses.iter().zip(completions).zip(results) {
                 self.parts.timeline.operation_ends(response);
@@ -311,18 +318,18 @@ fn finish_all(group: &Group, responses: &[Response], completions: &[Option<Arc<C
 }
 
 /// What everybody said, and the data that came along.
-fn read_notes(comm: &Comm) -> Result<(Vec<Note>, Vec<&[u8]>)> {
+fn read_messages(comm: &Comm) -> Result<(Vec<RoundMessage>, Vec<&[u8]>)> {
     let read = |member: usize| {
         let nonsense = || Error::Lost { rank: comm.ranks[member], reason: "it speaks nonsense".to_owned() };
-        Note::read(comm.said(member)).ok_or_else(nonsense)
+        RoundMessage::read(comm.said(member)).ok_or_else(nonsense)
     };
-    let (mut notes, mut data) = (Vec::with_capacity(comm.size()), Vec::with_capacity(comm.size()));
+    let (mut messages, mut data) = (Vec::with_capacity(comm.size()), Vec::with_capacity(comm.size()));
     for member in 0..comm.size() {
-        let (note, rest) = read(member)?;
-        notes.push(note);
+        let (message, rest) = read(member)?;
+        messages.push(message);
         data.push(rest);
     }
-    Ok((notes, data))
+    Ok((messages, data))
 }
 
 fn next_tick(deadline: Option<Instant>) -> Instant {

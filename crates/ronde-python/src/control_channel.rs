@@ -8,7 +8,7 @@ use pyo3::{
 };
 use ronde_collective::{
     Secret,
-    desk::{Answer, Client, ClientError, Join},
+    control_channel::{Client, ClientError, Join, JoinReply},
 };
 
 use crate::gate::wait;
@@ -16,8 +16,8 @@ use crate::gate::wait;
 /// Where a rank gets its place, and hears that the hosts have changed.
 #[pyclass(frozen, module = "ronde._ronde")]
 #[derive(Debug)]
-pub(crate) struct Desk {
-    /// Until the desk is dropped.
+pub(crate) struct ControlChannel {
+    /// Until the channel is dropped.
     client: Option<Client>,
     pid: u32,
 }
@@ -26,12 +26,12 @@ pub(crate) struct Desk {
 type Seat = (u64, usize, usize, usize, usize, usize, usize, u64, bool);
 
 #[pymethods]
-impl Desk {
+impl ControlChannel {
     #[new]
     fn new(address: &str, secret: Vec<u8>, worker: u64) -> PyResult<Self> {
         let client = Client::connect(address, Secret::new(&secret), worker);
-        let desk = client.map(|client| Self { client: Some(client), pid: process::id() });
-        desk.map_err(|error| PyOSError::new_err(format!("cannot call the launcher: {error}")))
+        let channel = client.map(|client| Self { client: Some(client), pid: process::id() });
+        channel.map_err(|error| PyOSError::new_err(format!("cannot call the launcher: {error}")))
     }
 
     /// Waits for a place in the next ring; None if there will be none.
@@ -40,8 +40,8 @@ impl Desk {
         client.join(Join { seen: 0, commits, is_interrupted, why });
         let answer = wait(py, |slice| client.answer(slice))?.map_err(|error| exception(&error))?;
         Ok(match answer {
-            Answer::Leave => None,
-            Answer::Place(it) => Some((
+            JoinReply::Leave => None,
+            JoinReply::Assigned(it) => Some((
                 it.generation,
                 it.rank,
                 it.size,
@@ -72,14 +72,14 @@ impl Desk {
     }
 }
 
-impl Desk {
+impl ControlChannel {
     pub(crate) fn client(&self) -> PyResult<&Client> {
         let client = self.client.as_ref().filter(|_| self.pid == process::id());
         client.ok_or_else(|| PyRuntimeError::new_err("the connection to the launcher belongs to another process"))
     }
 }
 
-impl Drop for Desk {
+impl Drop for ControlChannel {
     fn drop(&mut self) {
         if self.pid != process::id() {
             // A copy in a forked child: its thread is not here, and its connection is the parent's.
