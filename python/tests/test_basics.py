@@ -526,7 +526,7 @@ def test_ranks_that_wait_for_each_other_are_told_in_what_and_once(ring):
         told = os.path.join(os.path.dirname(__file__), "told.")
         own, other = ("y", "x") if ronde.rank() == 2 else ("x", "y")
         handle = rn.allreduce_async(np.ones(1), name=own)
-        expected = "rank 0 waits in `allreduce.x`, rank 1 in `allreduce.x`, rank 2 in `allreduce.y`"
+        expected = "rank 0 is waiting in `allreduce.x`, rank 1 in `allreduce.x`, rank 2 in `allreduce.y`"
         wait_until(lambda: expected in (rn.metrics()["last_stall"] or ""))
         open(told + str(ronde.rank()), "w").close()
         wait_until(lambda: all(os.path.exists(told + str(rank)) for rank in range(3)))
@@ -534,7 +534,7 @@ def test_ranks_that_wait_for_each_other_are_told_in_what_and_once(ring):
         rn.synchronize(handle)
 
     results = ring(3).run(body, HOROVOD_STALL_CHECK_TIME_SECONDS="3")
-    assert ["waited for each other" in output for _, output in results] == [True, False, False], results
+    assert ["waiting for each other" in output for _, output in results] == [True, False, False], results
 
 
 def test_a_reduction_is_told_by_its_name(ring):

@@ -120,7 +120,7 @@ def test_a_result_that_cannot_be_sent_is_reported():
     [
         ({"num_proc": 0}, "invalid value '0' for '--num-proc <N>': it must be at least 1"),
         ({"np": 0}, "invalid value '0' for '--num-proc <N>': it must be at least 1"),
-        ({"num_proc": -1}, "invalid value '-1' for '--num-proc <N>': not a whole number that is at least 1"),
+        ({"num_proc": -1}, "invalid value '-1' for '--num-proc <N>': not an integer of at least 1"),
         ({"num_proc": 2, "min_np": 0}, "invalid value '0' for '--min-np <N>': it must be at least 1"),
         ({"num_proc": 2, "max_num_proc": 0}, "invalid value '0' for '--max-np <N>': it must be at least 1"),
         ({"num_proc": 2, "min_num_proc": 3}, "-np 2 is less than --min-np 3"),
@@ -165,7 +165,7 @@ def test_the_program_is_found_where_pip_and_the_path_have_it(tmp_path, monkeypat
     monkeypatch.setenv("RONDE_BINARY", program(tmp_path / "named"))
     assert _launch.binary() == str(tmp_path / "named" / "ronde")
     monkeypatch.setenv("RONDE_BINARY", str(tmp_path / "none"))
-    with pytest.raises(FileNotFoundError, match="RONDE_BINARY names"):
+    with pytest.raises(FileNotFoundError, match="RONDE_BINARY is"):
         _launch.binary()
 
 

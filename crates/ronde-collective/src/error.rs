@@ -21,7 +21,7 @@ pub enum Error {
     #[error("{0}")]
     Stalled(String),
     /// The caller did not want to wait any longer, in the middle of an operation. The engine must be started anew.
-    #[error("an operation was interrupted in the middle")]
+    #[error("an operation was interrupted")]
     Interrupted,
     /// The engine was shut down on this rank or another.
     #[error("the engine has been shut down{}", by(*.0))]

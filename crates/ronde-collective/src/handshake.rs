@@ -92,7 +92,7 @@ pub(crate) fn greet_until(deadline: Instant, stream: &mut TcpStream, secret: &Se
     stream.set_read_timeout(Some(left(PROOF_WITHIN)))?;
     stream.read_exact(&mut answer).map_err(|error| refused(error, begun))?;
     let expected = [side.other().word(), caller, called].concat();
-    hmac::verify(&secret.0, &expected, &answer).map_err(|_| denied("the other side has another secret"))?;
+    hmac::verify(&secret.0, &expected, &answer).map_err(|_| denied("the other side has a different secret"))?;
     stream.set_read_timeout(None)?;
     stream.set_write_timeout(None)
 }
@@ -101,13 +101,13 @@ fn checked_head(head: &[u8]) -> io::Result<&[u8]> {
     let (magic, rest) = head.split_at(MAGIC.len());
     let (version, challenge) = rest.split_at(2);
     if magic != MAGIC {
-        return Err(denied("the other side is not Ronde"));
+        return Err(denied("the other side does not speak Ronde's protocol"));
     }
     let version = u16::from_le_bytes([version[0], version[1]]);
     if version == VERSION {
         Ok(challenge)
     } else {
-        Err(denied(&format!("the other side speaks version {version}, this is version {VERSION}")))
+        Err(denied(&format!("the other side uses protocol version {version}, this side {VERSION}")))
     }
 }
 
@@ -115,7 +115,7 @@ fn checked_head(head: &[u8]) -> io::Result<&[u8]> {
 fn refused(error: io::Error, begun: Instant) -> io::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset if begun.elapsed() < PATIENCE => {
-            denied("the other side does not accept our secret")
+            denied("the other side rejected our secret")
         }
         _ => error,
     }
@@ -132,7 +132,7 @@ fn denied(why: &str) -> io::Error {
 
 pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("no randomness"))?;
+    SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("cannot get random bytes"))?;
     Ok(bytes)
 }
 
@@ -179,7 +179,7 @@ mod tests {
         let (mut caller, mut called) = pair();
         called.write_all(b"RONDE\n\x07\x00................").unwrap();
         let error = greet(&mut caller, &Secret::new(b"one"), Side::Caller).unwrap_err().to_string();
-        assert_eq!(error, "the other side speaks version 7, this is version 3");
+        assert_eq!(error, "the other side uses protocol version 7, this side 3");
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
         let (mut caller, mut called) = pair();
         called.write_all(b"HTTP/1.1 400 Bad Request").unwrap();
         let error = greet(&mut caller, &Secret::new(b"one"), Side::Caller).unwrap_err().to_string();
-        assert_eq!(error, "the other side is not Ronde");
+        assert_eq!(error, "the other side does not speak Ronde's protocol");
         let mut rest = Vec::new();
         called.set_nonblocking(true).unwrap();
         let _ = called.read_to_end(&mut rest);

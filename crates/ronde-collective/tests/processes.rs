@@ -200,7 +200,7 @@ fn a_rank_that_stops_in_the_middle_of_data_is_named_and_given_up() {
 fn check_stop(transport: &str, size: usize) {
     // The first to give up names it, or between hosts who waits for it; the others hear that the ring is left.
     let named = if transport == "hosts" { ": [large]".to_owned() } else { format!(" {}: [large]", size - 1) };
-    let is_given_up = |error: &String| error.starts_with("operations have waited") || error.contains("shut down");
+    let is_given_up = |error: &String| error.starts_with("operations have been waiting") || error.contains("shut down");
     let is_named = |_| {
         let said = said_when_one_stops(transport, size);
         assert!(said.iter().all(is_given_up), "{transport}: {said:?}");

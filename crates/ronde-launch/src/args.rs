@@ -18,11 +18,11 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    every rank ended with 0
   2    the input needs a change: arguments, hosts, a configuration file
-  3    the machine, a host or the network is in the way
+  3    environment error: machine, host or network
   130  ended by Ctrl-C (143: by SIGTERM)
   that of the first rank that failed otherwise; 128 and the number if a signal ended it";
 
-/// Starts the ranks of a training job, on this machine or on many, and ends them together.
+/// Start the ranks of a training job, on one machine or many, and stop them together.
 #[derive(Debug, Clone, Parser)]
 #[command(after_help = EXIT_CODES, disable_version_flag = true, max_term_width = 120)]
 pub struct Arguments {
@@ -30,11 +30,11 @@ pub struct Arguments {
     #[arg(short = 'v', long)]
     pub version: bool,
 
-    /// Number of ranks; if it may change, what is needed to start (also -np).
+    /// Number of ranks; of an elastic job, the number needed to start (also -np).
     #[arg(long, value_name = "N", value_parser = count)]
     pub num_proc: Option<usize>,
 
-    /// Show what was built in (also -cb).
+    /// Show which features are built in (also -cb).
     #[arg(long)]
     pub check_build: bool,
 
@@ -42,7 +42,7 @@ pub struct Arguments {
     #[arg(long)]
     pub disable_cache: bool,
 
-    /// Seconds until all ranks must have been started [default: $HOROVOD_START_TIMEOUT, or 30].
+    /// Seconds to wait for all ranks to start [default: $HOROVOD_START_TIMEOUT, or 30].
     #[arg(long, value_name = "SECONDS", value_parser = count)]
     pub start_timeout: Option<usize>,
 
@@ -54,23 +54,23 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub network_interface: Vec<String>,
 
-    /// Also write what ranks say to DIR/rank.N/stdout and DIR/rank.N/stderr.
+    /// Also write the output of ranks to DIR/rank.N/stdout and DIR/rank.N/stderr.
     #[arg(long, value_name = "DIR")]
     pub output_filename: Option<PathBuf>,
 
-    /// Say more about what happens.
+    /// Print more about what happens.
     #[arg(long)]
     pub verbose: bool,
 
-    /// YAML file with parameters; flags win.
+    /// YAML file with parameters; flags take precedence.
     #[arg(long, value_name = "FILE")]
     pub config_file: Option<PathBuf>,
 
-    /// Write how the job ended to a file, as JSON.
+    /// Write how the job ended to a JSON file.
     #[arg(long, value_name = "FILE", hide = true)]
     pub report: Option<PathBuf>,
 
-    /// End the job when stdin ends: the process that holds its other end is gone.
+    /// End the job when stdin is closed.
     #[arg(long, hide = true)]
     pub until_stdin_ends: bool,
 
@@ -112,7 +112,7 @@ pub struct HostArgs {
     #[arg(long, value_name = "FILE")]
     pub hostfile: Option<PathBuf>,
 
-    /// Program that prints the hosts of the moment, one `host:slots` in a line: ranks come and go with them.
+    /// Program that prints the current hosts, one `host:slots` per line; makes the job elastic.
     #[arg(long, value_name = "PROGRAM")]
     pub host_discovery_script: Option<String>,
 }
@@ -120,15 +120,15 @@ pub struct HostArgs {
 #[derive(Debug, Clone, ClapArgs)]
 #[command(next_help_heading = "Ranks that come and go")]
 pub struct ElasticArgs {
-    /// Least number of ranks; with fewer the job waits [default: as --num-proc].
+    /// Minimum number of ranks; with fewer the job waits [default: as --num-proc].
     #[arg(long, visible_alias = "min-num-proc", value_name = "N", value_parser = count)]
     pub min_np: Option<usize>,
 
-    /// Greatest number of ranks [default: as many as there are slots].
+    /// Maximum number of ranks [default: as many as there are slots].
     #[arg(long, visible_alias = "max-num-proc", value_name = "N", value_parser = count)]
     pub max_np: Option<usize>,
 
-    /// Slots of hosts for which the script gives no number.
+    /// Slots of hosts that the script prints without a number.
     #[arg(long, value_name = "N", value_parser = count)]
     pub slots_per_host: Option<usize>,
 
@@ -136,11 +136,11 @@ pub struct ElasticArgs {
     #[arg(long, value_name = "SECONDS", value_parser = count)]
     pub elastic_timeout: Option<usize>,
 
-    /// How often ranks may be arranged anew before the job is given up [default: without limit].
+    /// Number of times the ring may be formed again before the job fails [default: no limit].
     #[arg(long, value_name = "N", value_parser = count)]
     pub reset_limit: Option<usize>,
 
-    /// Seconds for which a host that failed is left alone: at first, and at most.
+    /// Seconds for which a host that failed is not used: the first time, and at most.
     #[arg(long, value_names = ["MIN", "MAX"], num_args = 2, value_parser = count)]
     pub blacklist_cooldown_range: Option<Vec<usize>>,
 }
@@ -156,11 +156,11 @@ pub struct RemoteArgs {
     #[arg(short = 'i', long, value_name = "FILE")]
     pub ssh_identity_file: Option<PathBuf>,
 
-    /// Command instead of ssh; it gets the host (at its end, or where it says {host}) and a line for a shell there.
+    /// Command to use instead of ssh; it gets the host (at its end, or in place of {host}) and a shell command line.
     #[arg(long, value_name = "COMMAND")]
     pub rsh: Option<String>,
 
-    /// Accepted: ranks always meet in the same way.
+    /// Accepted for compatibility.
     #[arg(long)]
     pub gloo: bool,
 
@@ -188,7 +188,7 @@ pub struct RemoteArgs {
 #[derive(Debug, Clone, ClapArgs)]
 #[command(next_help_heading = "Tuning")]
 pub struct TuningArgs {
-    /// Megabytes of tensors that are sent as one; 0 sends each alone [default: 128].
+    /// Megabytes of tensors to fuse into one message; 0 sends each alone [default: 128].
     #[arg(long, value_name = "MB", value_parser = number)]
     pub fusion_threshold_mb: Option<i64>,
 
@@ -196,23 +196,23 @@ pub struct TuningArgs {
     #[arg(long, value_name = "MS", value_parser = real)]
     pub cycle_time_ms: Option<f64>,
 
-    /// Tensors whose agreement is remembered; 0 remembers none [default: 1024].
+    /// Tensors whose negotiation is cached; 0 caches none [default: 1024].
     #[arg(long, value_name = "N", value_parser = number)]
     pub cache_capacity: Option<i64>,
 
-    /// Accepted: the way is chosen by size and place.
+    /// Accepted: the algorithm is chosen by size and topology.
     #[arg(long, overrides_with = "no_hierarchical_allreduce")]
     pub hierarchical_allreduce: bool,
     #[arg(long, hide = true, overrides_with = "hierarchical_allreduce")]
     pub no_hierarchical_allreduce: bool,
 
-    /// Accepted: the way is chosen by size and place.
+    /// Accepted: the algorithm is chosen by size and topology.
     #[arg(long, overrides_with = "no_hierarchical_allgather")]
     pub hierarchical_allgather: bool,
     #[arg(long, hide = true, overrides_with = "hierarchical_allgather")]
     pub no_hierarchical_allgather: bool,
 
-    /// Accepted: the way is chosen by size and place.
+    /// Accepted: the algorithm is chosen by size and topology.
     #[arg(long, overrides_with = "no_torus_allreduce")]
     pub torus_allreduce: bool,
     #[arg(long, hide = true, overrides_with = "torus_allreduce")]
@@ -222,18 +222,18 @@ pub struct TuningArgs {
 #[derive(Debug, Clone, ClapArgs)]
 #[command(next_help_heading = "Tuning by itself")]
 pub struct AutotuneArgs {
-    /// Try what is fastest while the job runs.
+    /// Tune parameters while the job runs.
     #[arg(long, overrides_with = "no_autotune")]
     pub autotune: bool,
     /// Do not.
     #[arg(long, overrides_with = "autotune")]
     pub no_autotune: bool,
 
-    /// File for what was tried.
+    /// File for the tuning log.
     #[arg(long, value_name = "FILE")]
     pub autotune_log_file: Option<String>,
 
-    /// Samples that do not count.
+    /// Samples to discard first.
     #[arg(long, value_name = "N", value_parser = number)]
     pub autotune_warmup_samples: Option<i64>,
 
@@ -241,11 +241,11 @@ pub struct AutotuneArgs {
     #[arg(long, value_name = "N", value_parser = number)]
     pub autotune_steps_per_sample: Option<i64>,
 
-    /// Samples in all.
+    /// Maximum number of samples.
     #[arg(long, value_name = "N", value_parser = number)]
     pub autotune_bayes_opt_max_samples: Option<i64>,
 
-    /// How much samples differ by chance, from 0 to 1.
+    /// Noise of samples, from 0 to 1.
     #[arg(long, value_name = "SHARE", value_parser = real)]
     pub autotune_gaussian_process_noise: Option<f64>,
 }
@@ -263,7 +263,7 @@ pub struct WatchingArgs {
     #[arg(long, hide = true, overrides_with = "timeline_mark_cycles")]
     pub no_timeline_mark_cycles: bool,
 
-    /// Do not watch for ranks that wait for others in vain.
+    /// Do not check for stalled ranks.
     #[arg(long, overrides_with = "stall_check")]
     pub no_stall_check: bool,
     #[arg(long, hide = true, overrides_with = "no_stall_check")]
@@ -281,17 +281,17 @@ pub struct WatchingArgs {
 #[derive(Debug, Clone, ClapArgs)]
 #[command(next_help_heading = "Library")]
 pub struct LibraryArgs {
-    /// Accepted: there are no threads of MPI.
+    /// Accepted: there are no MPI threads.
     #[arg(long, overrides_with = "no_mpi_threads_disable")]
     pub mpi_threads_disable: bool,
     #[arg(long, hide = true, overrides_with = "mpi_threads_disable")]
     pub no_mpi_threads_disable: bool,
 
-    /// Passed on to ranks: streams of NCCL.
+    /// Passed on to ranks: number of NCCL streams.
     #[arg(long, value_name = "N", value_parser = number)]
     pub num_nccl_streams: Option<i64>,
 
-    /// Passed on to ranks: the processor of the engine's thread.
+    /// Passed on to ranks: CPU of the engine's thread.
     #[arg(long, value_name = "N", value_parser = number)]
     pub thread_affinity: Option<i64>,
 
@@ -303,12 +303,12 @@ pub struct LibraryArgs {
 #[derive(Debug, Clone, ClapArgs)]
 #[command(next_help_heading = "Output and logs")]
 pub struct LoggingArgs {
-    /// Least important messages of the engine to be shown.
+    /// Log level of the engine.
     #[arg(long, value_name = "LEVEL", ignore_case = true)]
     #[arg(value_parser = ["TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL"])]
     pub log_level: Option<String>,
 
-    /// With the time of day in front of them.
+    /// Put a timestamp before each log message.
     #[arg(long, overrides_with_all = ["log_without_timestamp", "log_hide_timestamp", "no_log_hide_timestamp"])]
     pub log_with_timestamp: bool,
     /// Without it.
@@ -319,7 +319,7 @@ pub struct LoggingArgs {
     #[arg(long, hide = true, overrides_with_all = ["log_with_timestamp", "log_without_timestamp", "log_hide_timestamp"])]
     pub no_log_hide_timestamp: bool,
 
-    /// Put the time of day before each line of a rank (also -prefix-timestamp).
+    /// Put a timestamp before each line of a rank (also -prefix-timestamp).
     #[arg(long, action = ArgAction::SetTrue)]
     pub prefix_output_with_timestamp: bool,
 }
@@ -403,11 +403,11 @@ impl Arguments {
     pub fn notices(&self) -> Vec<&'static str> {
         let remote = &self.remote;
         let said = [
-            (remote.mpi, "--mpi: mpirun is not used; the ranks are started and wired by Ronde itself"),
-            (remote.jsrun, "--jsrun: jsrun is not used; the ranks are started and wired by Ronde itself"),
-            (remote.mpi_args.is_some(), "--mpi-args: ignored, since there is no mpirun to pass it to"),
+            (remote.mpi, "--mpi: ignored; Ronde starts and connects the ranks itself"),
+            (remote.jsrun, "--jsrun: ignored; Ronde starts and connects the ranks itself"),
+            (remote.mpi_args.is_some(), "--mpi-args: ignored; there is no mpirun to pass it to"),
             (remote.binding_args.is_some(), "--binding-args: ignored; ranks are not bound to processors"),
-            (self.library.mpi_threads_disable, "--mpi-threads-disable: ignored, since there are no threads of MPI"),
+            (self.library.mpi_threads_disable, "--mpi-threads-disable: ignored; there are no MPI threads"),
         ];
         said.into_iter().filter(|(is_given, _)| *is_given).map(|(_, text)| text).collect()
     }
@@ -422,7 +422,7 @@ fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("it must be at least 1".to_owned()),
         Ok(number) => Ok(number),
-        Err(_) => Err("not a whole number that is at least 1".to_owned()),
+        Err(_) => Err("not an integer of at least 1".to_owned()),
     }
 }
 

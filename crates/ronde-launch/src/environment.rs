@@ -29,7 +29,7 @@ pub fn folder() -> io::Result<PathBuf> {
 /// A secret that nobody can guess, as text.
 pub fn secret() -> io::Result<String> {
     let mut bytes = [0; 16];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the machine gives no random bytes"))?;
+    SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("cannot get random bytes"))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

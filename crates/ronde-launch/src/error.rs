@@ -12,9 +12,9 @@ use crate::{
 /// Why a job could not be run. That a rank failed is none of these: it is how a job can end.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    #[error("the number of ranks is missing")]
+    #[error("number of ranks not given")]
     NoNumber,
-    #[error("the command that the ranks shall run is missing")]
+    #[error("no command given")]
     NoCommand,
     #[error("cannot use the hosts")]
     Hosts(#[source] HostsError),
@@ -32,7 +32,7 @@ pub enum LaunchError {
     Rsh(String),
     #[error("{0}")]
     AgentStarter(#[from] AgentStarterError),
-    #[error("cannot keep the output in `{}`", .path.display())]
+    #[error("cannot write the output to `{}`", .path.display())]
     Output { path: PathBuf, source: io::Error },
     #[error("cannot prepare the job")]
     Prepare(#[source] io::Error),
@@ -75,16 +75,16 @@ impl LaunchError {
     /// Names a flag or a command that helps.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::NoNumber => "say how many, as in `-np 4`",
+            Self::NoNumber => "set it with -np, as in `-np 4`",
             Self::NoCommand => "it stands at the end, as in `-np 4 python train.py`",
             Self::Hosts(error) => error.hint(),
             Self::Slots(_) => "give the hosts more slots (`-H node1:4,node2:4`), or start fewer ranks with -np",
-            Self::Parameter(_) => "--help says what each flag takes",
+            Self::Parameter(_) => "see --help",
             Self::Config { .. } => "the same parameters are flags, see --help",
             Self::Interface(_) => "`ip link` lists the interfaces",
             Self::Unreachable(hosts) => {
                 let command = hosts.first().map_or("ssh HOST true", |host| host.command.as_str());
-                return Some(format!("`{command}` has to succeed without a question"));
+                return Some(format!("`{command}` must succeed without a prompt"));
             }
             Self::AgentStarter(AgentStarterError::Secret(error)) => return Some(error.hint()),
             Self::Late { .. } => "give them more time with --start-timeout",

@@ -51,7 +51,7 @@ pub(crate) const REPORT: usize = 5;
 pub fn run(args: &[String]) -> Option<ExitCode> {
     matches!(args, [name] if name == NAME).then(|| {
         keep().unwrap_or_else(|error| {
-            let _ = writeln!(io::stderr(), "ronde: cannot keep a rank: {error}");
+            let _ = writeln!(io::stderr(), "ronde: cannot run the keeper of a rank: {error}");
             ExitCode::FAILURE
         })
     })
@@ -174,7 +174,7 @@ fn read_kept(launcher: &mut impl Read) -> io::Result<Kept> {
     launcher.read_exact(&mut size)?;
     let size = usize::try_from(u32::from_be_bytes(size)).unwrap_or(usize::MAX);
     if size > PROGRAM_MAX {
-        return Err(io::Error::other("the program does not fit"));
+        return Err(io::Error::other("the program and its environment are too large"));
     }
     let mut text = vec![0; size];
     launcher.read_exact(&mut text)?;

@@ -94,7 +94,7 @@ fn parameters(arguments: &Arguments) -> Result<Parameters, LaunchError> {
     let text = fs_err::read_to_string(path).map_err(|source| LaunchError::Read { path: path.clone(), source })?;
     let config = config::parse(&text).map_err(|why| LaunchError::Config { path: path.clone(), why })?;
     config.notices.iter().for_each(|text| print_notice(&format!("{}: {text}", path.display())));
-    config.unknown.iter().for_each(|key| print_notice(&format!("{}: `{key}` means nothing here", path.display())));
+    config.unknown.iter().for_each(|key| print_notice(&format!("{}: unknown key `{key}` is ignored", path.display())));
     checked(flags.or(config.parameters))
 }
 
@@ -113,7 +113,7 @@ async fn run_static(arguments: &Arguments, parameters: &Parameters) -> Result<u8
         return Err(LaunchError::NoCommand);
     }
     if arguments.verbose {
-        slots.iter().for_each(|slot| print_notice(&format!("rank {} is for host `{}`", slot.rank, slot.host)));
+        slots.iter().for_each(|slot| print_notice(&format!("rank {} runs on host `{}`", slot.rank, slot.host)));
     }
     let starter = starter(arguments, allocation.is_some())?;
     let job = Job {

@@ -31,7 +31,7 @@ impl ControlChannel {
     fn new(address: &str, secret: Vec<u8>, worker: u64) -> PyResult<Self> {
         let client = Client::connect(address, Secret::new(&secret), worker);
         let channel = client.map(|client| Self { client: Some(client), pid: process::id() });
-        channel.map_err(|error| PyOSError::new_err(format!("cannot call the launcher: {error}")))
+        channel.map_err(|error| PyOSError::new_err(format!("cannot connect to the launcher: {error}")))
     }
 
     /// Waits for a place in the next ring; None if there will be none.

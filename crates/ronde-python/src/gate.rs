@@ -64,7 +64,7 @@ pub(crate) fn wait_apart<T: Send + 'static>(py: Python<'_>, act: impl FnOnce() -
     })?;
     // It is ending, and who counts threads is not to find it.
     let _ended = thread.join();
-    result.map_err(|_| PyRuntimeError::new_err("the engine failed: this is a defect of Ronde, please report it"))
+    result.map_err(|_| PyRuntimeError::new_err("the engine failed: this is a bug in Ronde; please report it"))
 }
 
 /// The exception for an error of the engine.

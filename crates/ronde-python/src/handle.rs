@@ -46,7 +46,7 @@ impl Handle {
 
     /// Waits for the result and takes it.
     pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<Results> {
-        let flight = self.flight.as_ref().ok_or_else(|| PyIndexError::new_err("the handle is gone"))?;
+        let flight = self.flight.as_ref().ok_or_else(|| PyIndexError::new_err("the handle was dropped"))?;
         let inner = &flight.inner;
         let result = wait(py, |slice| inner.wait_unless(is_interrupted, Some(slice)))?;
         result.map(|done| Results { done }).map_err(|error| exception(&error))

@@ -7,7 +7,7 @@ use tracing_subscriber::filter::LevelFilter;
 #[pyfunction]
 pub(crate) fn log_to_stderr(level: &str) -> PyResult<()> {
     let level: LevelFilter =
-        level.parse().map_err(|_| PyValueError::new_err(format!("`{level}` is no level of a log")))?;
+        level.parse().map_err(|_| PyValueError::new_err(format!("`{level}` is not a log level")))?;
     // Another call, or another library of this process, may have been first.
     let _ = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(std::io::stderr).try_init();
     Ok(())

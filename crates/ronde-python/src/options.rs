@@ -43,7 +43,7 @@ impl Options {
         config.transport = if self.is_tcp_only { Transport::Tcp } else { Transport::Auto };
         for address in self.addresses {
             let parsed = address.parse();
-            config.addresses.push(parsed.map_err(|_| PyValueError::new_err(format!("`{address}` is no address")))?);
+            config.addresses.push(parsed.map_err(|_| PyValueError::new_err(format!("`{address}` is not an address")))?);
         }
         config.start_timeout = seconds("start_timeout", self.start_timeout)?;
         config.cache_capacity = self.cache_capacity;
@@ -63,5 +63,5 @@ impl Options {
 
 fn seconds(name: &str, value: f64) -> PyResult<Duration> {
     let duration = Duration::try_from_secs_f64(value);
-    duration.map_err(|_| PyValueError::new_err(format!("{name}: {value} is no number of seconds")))
+    duration.map_err(|_| PyValueError::new_err(format!("{name}: {value} is not a number of seconds")))
 }

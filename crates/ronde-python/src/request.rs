@@ -54,7 +54,7 @@ impl Memory {
     fn tensor(self) -> PyResult<Tensor> {
         let Self(code, dimensions, input, output) = self;
         let dtype = DataType::from_code(code);
-        let dtype = dtype.ok_or_else(|| PyValueError::new_err(format!("{code} is no type of elements")))?;
+        let dtype = dtype.ok_or_else(|| PyValueError::new_err(format!("{code} is not an element type")))?;
         let shape = Shape(dimensions);
         let bytes = shape.elements().and_then(|elements| elements.checked_mul(dtype.size()));
         let bytes = bytes.filter(|bytes| isize::try_from(*bytes).is_ok());
@@ -77,7 +77,7 @@ fn operation(kind: &str, details: &Bound<'_, PyAny>) -> PyResult<Operation> {
         "alltoall" => Operation::Alltoall { splits: details.extract()? },
         "barrier" => Operation::Barrier,
         "join" => Operation::Join,
-        _ => return Err(PyValueError::new_err(format!("`{kind}` is no operation"))),
+        _ => return Err(PyValueError::new_err(format!("`{kind}` is not an operation"))),
     })
 }
 

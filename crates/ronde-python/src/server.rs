@@ -12,9 +12,9 @@ pub(crate) struct Server(Inner);
 impl Server {
     #[new]
     fn new(address: &str, secret: Vec<u8>) -> PyResult<Self> {
-        let parsed = address.parse().map_err(|_| PyOSError::new_err(format!("`{address}` is no address:port")))?;
+        let parsed = address.parse().map_err(|_| PyOSError::new_err(format!("`{address}` is not `address:port`")))?;
         let server = Inner::start(parsed, Secret::new(&secret));
-        server.map(Self).map_err(|error| PyOSError::new_err(format!("cannot listen at `{address}`: {error}")))
+        server.map(Self).map_err(|error| PyOSError::new_err(format!("cannot listen on `{address}`: {error}")))
     }
 
     #[getter]

@@ -34,7 +34,7 @@ enum RshFailure {
     Call(CallError),
     #[error("cannot use the job's secret")]
     Secret { source: SecretError },
-    #[error("RONDE_AGENT_PORT is `{0}`, which is no port")]
+    #[error("RONDE_AGENT_PORT is `{0}`, not a port number")]
     Port(String),
     #[error("{0}")]
     Rsh(RshError),

@@ -223,7 +223,7 @@ class Basics:
     # --- what scripts ask before they choose --------------------------------------------------------------------
 
     def mpi_threads_supported(self):
-        raise ValueError("this is not MPI: there is nothing to ask it for")
+        raise ValueError("Ronde does not use MPI: MPI threads are not supported")
 
     def mpi_enabled(self):
         return False

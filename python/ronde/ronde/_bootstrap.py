@@ -93,7 +93,7 @@ def _by_torch_store(info):
 def by_communicator(comm):
     """The rendezvous of the ranks of an MPI communicator (of mpi4py)."""
     if comm.Get_rank() == 0 and _server is not None:
-        raise ValueError("this process runs a rendezvous already: start it with one communicator only")
+        raise ValueError("this process already runs a rendezvous: use a single communicator")
     return _by_broadcast(comm.Get_rank(), lambda offer: comm.bcast(offer, root=0))
 
 
@@ -142,7 +142,7 @@ def _first_reachable(addresses):
         with contextlib.suppress(OSError):
             socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
             return address
-    raise ValueError(f"Horovod initialization failed: no way to the first rank at any of {', '.join(addresses)}")
+    raise ValueError(f"Horovod initialization failed: cannot reach the first rank at any of {', '.join(addresses)}")
 
 
 _OFFER_BYTES_MAX = 16 * 1024

@@ -36,7 +36,7 @@ def binary():
     named = os.environ.get("RONDE_BINARY")
     if named:
         if not os.access(named, os.X_OK):
-            raise FileNotFoundError(f"RONDE_BINARY names `{named}`, which is no program")
+            raise FileNotFoundError(f"RONDE_BINARY is `{named}`, which is not a program")
         return named
     folders = _folders()
     found = shutil.which("ronde", path=os.pathsep.join(folders))
@@ -200,7 +200,7 @@ def _failure(ended, code, error, failures):
     if ended is None and code == INPUT:
         return ValueError(error)
     if ended is None or "rank" not in ended:
-        return RuntimeError(f"The job was not run to its end (exit code {code}){': ' + error if error else '.'}")
+        return RuntimeError(f"The job did not finish (exit code {code}){': ' + error if error else '.'}")
     rank = ended["rank"]
     # Horovod's words: callers look for them.
     text = (

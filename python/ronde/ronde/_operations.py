@@ -133,7 +133,7 @@ def poll(handle):
     """Whether synchronize() would return at once."""
     pending = _pending.get(handle)
     if pending is None:
-        raise ValueError(f"there is no operation with the handle {handle}")
+        raise ValueError(f"no operation has the handle {handle}")
     return pending[0].poll()
 
 

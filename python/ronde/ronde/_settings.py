@@ -44,7 +44,7 @@ def _number(env, name, default=None, kind=int):
     try:
         return kind(text)
     except ValueError:
-        raise ValueError(f"{name}={text!r} is no number") from None
+        raise ValueError(f"{name}={text!r} is not a number") from None
 
 
 def _flag(env, name):
@@ -155,7 +155,7 @@ def _with_rendezvous(env, found):
 
 def nowhere_to_meet(size):
     return (
-        f"there are {size} ranks on several hosts, and nothing says where they meet: set RONDE_RENDEZVOUS to a directory "
+        f"{size} ranks on several hosts need a place to meet: set RONDE_RENDEZVOUS to a directory "
         "that all of them see, or MASTER_ADDR and MASTER_PORT to the first rank's host and a free port (with mpirun: "
         "-x MASTER_ADDR -x MASTER_PORT), or install mpi4py"
     )
@@ -172,7 +172,7 @@ def _directory_of_siblings(env):
             os.mkdir(each, 0o700)
         except FileExistsError:
             if os.lstat(each).st_uid != os.getuid():
-                raise ValueError(f"`{each}` belongs to somebody else") from None
+                raise ValueError(f"`{each}` belongs to another user") from None
     return path
 
 

@@ -63,7 +63,7 @@ class _Arrays:
     def stage(array, is_in_place):
         if is_in_place:
             if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.flags.writeable:
-                raise ValueError("an operation in place needs a contiguous array that can be written")
+                raise ValueError("an in-place operation needs a contiguous, writable array")
             return array
         array = np.asarray(array)
         return array if array.flags.c_contiguous else array.copy(order="C")

@@ -10,7 +10,7 @@ class ProcessSet:
 
     def __init__(self, ranks_or_comm):
         if hasattr(ranks_or_comm, "Get_group"):
-            raise ValueError("a process set is a list of ranks; communicators of MPI are not taken")
+            raise ValueError("a process set is a list of ranks; MPI communicators are not supported")
         self.ranks = sorted({int(rank) for rank in ranks_or_comm})
         self.mpi_comm = None
 
@@ -59,7 +59,7 @@ def begin(owner, wanted):
     seen = [global_process_set.ranks]
     for each in wanted:
         if each.ranks in seen:
-            raise ValueError(f"{each} is given twice, or is the set of all ranks")
+            raise ValueError(f"{each} is listed twice, or is the set of all ranks")
         seen.append(each.ranks)
         _add(each)
 
@@ -92,9 +92,9 @@ def add_process_set(process_set):
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
     if process_set.process_set_id is not None:
-        raise ValueError(f"{process_set} is registered already")
+        raise ValueError(f"{process_set} is already registered")
     if process_set.ranks in basics.engine.process_sets().values():
-        raise ValueError(f"a process set with the ranks {process_set.ranks} is registered already")
+        raise ValueError(f"a process set with the ranks {process_set.ranks} is already registered")
     return _add(process_set)
 
 

@@ -99,7 +99,7 @@ impl Team<'_> {
             let mut reader = Reader(into.text());
             gathering.known.extend(std::iter::from_fn(|| reader.bytes().map(<[u8]>::to_vec)));
             if gathering.known.len() != self.size().min(2 * distance) {
-                return Err(Error::Bootstrap("a member's note makes no sense".to_owned()));
+                return Err(Error::Bootstrap("a member sent a malformed message".to_owned()));
             }
             gathering.letters = None;
         }

@@ -85,7 +85,7 @@ pub(crate) fn form(site: &Site, me: usize, exchange: &mut Exchange<'_>) -> Resul
 }
 
 fn nonsense() -> Error {
-    Error::Bootstrap("the card of a rank makes no sense".to_owned())
+    Error::Bootstrap("a rank sent malformed connection details".to_owned())
 }
 
 fn own_card(site: &Site, listener: &TcpListener) -> io::Result<Vec<u8>> {
@@ -210,7 +210,7 @@ fn connect_rest(
         match (own.iter().position(|each| *each == member), links.remove(&member)) {
             (Some(local), _) => Ok(Way::Memory(local)),
             (None, Some(link)) => Ok(Way::Tcp(link)),
-            (None, None) => Err(io::Error::other(format!("rank {} did not call", cards[member].rank))),
+            (None, None) => Err(io::Error::other(format!("rank {} did not connect", cards[member].rank))),
         }
     };
     (0..cards.len()).map(way).collect()

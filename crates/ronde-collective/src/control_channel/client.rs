@@ -60,7 +60,7 @@ pub enum JoinReply {
 
 /// The launcher is out of reach for good.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the launcher at `{address}` cannot be reached: {why}")]
+#[error("cannot reach the launcher at `{address}`: {why}")]
 pub struct ClientError {
     address: String,
     why: String,
@@ -269,7 +269,7 @@ impl Shared {
 
     fn call(&self, deadline: Instant) -> io::Result<TcpStream> {
         let mut addresses = self.address.to_socket_addrs()?;
-        let first = addresses.next().ok_or_else(|| io::Error::other("the name has no address"))?;
+        let first = addresses.next().ok_or_else(|| io::Error::other("the host name has no address"))?;
         let mut stream = TcpStream::connect_timeout(&first, CALL_WITHIN)?;
         handshake::greet_until(deadline, &mut stream, &self.secret, Side::Caller)?;
         stream.set_write_timeout(Some(CALL_WITHIN))?;
@@ -293,7 +293,7 @@ impl Shared {
             stream.set_read_timeout(Some(self.lock().limits.silence.min(first)))?;
             let frame = read_frame(&mut stream).map_err(told)?;
             first = Duration::MAX;
-            let word = ToRank::read(&frame).ok_or_else(|| io::Error::other("the launcher's words make no sense"))?;
+            let word = ToRank::read(&frame).ok_or_else(|| io::Error::other("the launcher sent a malformed message"))?;
             *heard = clock::now();
             let mut state = self.lock();
             let act = state.hear(word);
@@ -309,7 +309,7 @@ impl Shared {
 /// What a read that took too long means here.
 fn told(error: io::Error) -> io::Error {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::other("it says nothing"),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::other("it does not respond"),
         _ => error,
     }
 }
@@ -476,7 +476,7 @@ mod tests {
         released.recv_timeout(WAIT).unwrap();
         client.check();
         let error = client.verdict(WAIT).unwrap().unwrap_err().to_string();
-        assert!(error.contains("it says nothing"), "{error}");
+        assert!(error.contains("it does not respond"), "{error}");
         drop((launcher, again));
     }
 

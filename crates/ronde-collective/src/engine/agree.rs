@@ -58,7 +58,7 @@ impl Settings {
     /// Those of the first rank, if the limits of all are the same.
     fn of_all(cards: &[Vec<u8>]) -> Result<Self> {
         let read = |(rank, card): (usize, &Vec<u8>)| {
-            Self::read(card).ok_or_else(|| Error::Bootstrap(format!("the settings of rank {rank} make no sense")))
+            Self::read(card).ok_or_else(|| Error::Bootstrap(format!("rank {rank} sent malformed settings")))
         };
         let mut all = cards.iter().enumerate().map(read);
         let first = all.next().unwrap_or_else(|| Err(Error::Bootstrap("there are no ranks".to_owned())))?;
@@ -86,7 +86,7 @@ impl Settings {
             format!("`{name}` is {own} on rank 0, and `{other_name}` {other} on rank {rank}")
         });
         let difference = difference.into_iter().next();
-        let difference = difference.unwrap_or_else(|| format!("rank {rank} knows another number of limits"));
+        let difference = difference.unwrap_or_else(|| format!("rank {rank} has a different number of limits"));
         Err(Error::Bootstrap(format!("{difference}; all ranks must run the same version of ronde")))
     }
 }
@@ -123,13 +123,13 @@ mod tests {
             &LIMITS[1..],
             "`data carried by a round` is 131072 on rank 0, and `slot` 262144 on rank 2; all ranks must run the same version of ronde",
         );
-        check(&LIMITS[..3], "rank 2 knows another number of limits; all ranks must run the same version of ronde");
+        check(&LIMITS[..3], "rank 2 has a different number of limits; all ranks must run the same version of ronde");
     }
 
     #[test]
     fn a_card_that_makes_no_sense_is_named() {
         let cards = [written(&config(7), &LIMITS), vec![0xff]];
         let error = Settings::of_all(&cards).unwrap_err().to_string();
-        assert_eq!(error, "cannot form the ring: the settings of rank 1 make no sense");
+        assert_eq!(error, "cannot form the ring: the settings of rank 1 are malformed");
     }
 }

@@ -60,7 +60,7 @@ impl Entry {
         }
         let beginning: String = name.chars().take(NAME_SHOWN).collect();
         Err(Error::Invalid(format!(
-            "{} `{beginning}` of {} tensors takes {len} bytes to ask for, and {REQUEST_MAX} are the most: split it",
+            "{} `{beginning}` of {} tensors needs a request of {len} bytes, more than {REQUEST_MAX}: split it",
             kind.title(),
             tensors.len()
         )))
@@ -320,7 +320,7 @@ fn finish_all(group: &Group, responses: &[Response], completions: &[Option<Arc<C
 /// What everybody said, and the data that came along.
 fn read_messages(comm: &Comm) -> Result<(Vec<RoundMessage>, Vec<&[u8]>)> {
     let read = |member: usize| {
-        let nonsense = || Error::Lost { rank: comm.ranks[member], reason: "it speaks nonsense".to_owned() };
+        let nonsense = || Error::Lost { rank: comm.ranks[member], reason: "it sent a malformed message".to_owned() };
         RoundMessage::read(comm.said(member)).ok_or_else(nonsense)
     };
     let (mut messages, mut data) = (Vec::with_capacity(comm.size()), Vec::with_capacity(comm.size()));

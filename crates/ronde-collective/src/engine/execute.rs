@@ -144,7 +144,9 @@ impl Executor {
     }
 
     fn registry(&self) -> Result<&Arc<Registry>> {
-        self.registry.as_ref().ok_or_else(|| Error::Bootstrap("process sets are made by all ranks".to_owned()))
+        self.registry
+            .as_ref()
+            .ok_or_else(|| Error::Bootstrap("process sets are created by the group of all ranks".to_owned()))
     }
 }
 

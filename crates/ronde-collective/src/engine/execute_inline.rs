@@ -54,7 +54,7 @@ fn split_off<'a>(requests: &[&Request], data: &mut [&'a [u8]]) -> Result<Vec<Vec
         for spec in &request.tensors {
             let (first, rest) = data
                 .split_at_checked(spec.bytes())
-                .ok_or_else(|| Error::Bootstrap("a rank brought less data than it said".to_owned()))?;
+                .ok_or_else(|| Error::Bootstrap("a rank sent less data than announced".to_owned()))?;
             *data = rest;
             tensors.push(first);
         }

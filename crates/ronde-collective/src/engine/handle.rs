@@ -80,7 +80,7 @@ impl Completion {
 
     fn take_result(&self) -> Result<Done> {
         let result = lock(&self.slot).result.take();
-        result.unwrap_or_else(|| Err(Error::Invalid("the result has been taken already".to_owned())))
+        result.unwrap_or_else(|| Err(Error::Invalid("the result has already been taken".to_owned())))
     }
 }
 

@@ -143,12 +143,12 @@ impl Engine {
             )));
         }
         if ranks.is_empty() {
-            return Err(Error::Invalid("a process set without ranks".to_owned()));
+            return Err(Error::Invalid("a process set needs at least one rank".to_owned()));
         }
         let mut request = Request::new(Kind::AddSet, "process_set.add");
         request.ranks = ranks;
         let done = self.run_request(request)?;
-        done.set.ok_or_else(|| Error::Invalid("the process set was not made".to_owned()))
+        done.set.ok_or_else(|| Error::Invalid("the process set was not created".to_owned()))
     }
 
     /// Removes a process set; all ranks must ask for the same.

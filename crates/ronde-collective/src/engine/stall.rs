@@ -147,7 +147,7 @@ fn crossed(stalled: &BTreeMap<&str, Stalled>) -> Option<String> {
     let [(rank, name), rest @ ..] = all.as_slice() else { return None };
     let more = rest.iter().take(NAMES_MAX - 1).map(|(rank, name)| format!(", rank {rank} in `{name}`"));
     let end = if rest.len() < NAMES_MAX { "" } else { ", ..." };
-    (!rest.is_empty()).then(|| format!("rank {rank} waits in `{name}`{}{end}", more.collect::<String>()))
+    (!rest.is_empty()).then(|| format!("rank {rank} is waiting in `{name}`{}{end}", more.collect::<String>()))
 }
 
 /// What waits for whom, in words. Pure.
@@ -162,8 +162,8 @@ fn report(names: &[&str], stalled: &BTreeMap<&str, Stalled>, silent: &[Rank], ag
     }
     let seconds = age.as_secs();
     let mut text = crossed(stalled).map_or_else(
-        || format!("operations have waited for some ranks for {seconds} s"),
-        |who| format!("ranks have waited for each other in different operations for {seconds} s: {who}"),
+        || format!("operations have been waiting for missing ranks for {seconds} s"),
+        |who| format!("ranks have been waiting for each other in different operations for {seconds} s: {who}"),
     );
     text.push_str("\nMissing ranks:");
     for (rank, mut names) in missing {
@@ -193,8 +193,8 @@ mod tests {
     fn ranks_that_wait_for_each_other_are_told_in_what() {
         let crossed = stalled(&[("x", &[0, 2], &[1]), ("y", &[1], &[0, 2])]);
         let text = report(&["x"], &crossed, &[], Duration::from_secs(60));
-        let expected = "ranks have waited for each other in different operations for 60 s: \
-                        rank 0 waits in `x`, rank 1 in `y`, rank 2 in `x`\nMissing ranks:\n0: [y]\n1: [x]\n2: [y]";
+        let expected = "ranks have been waiting for each other in different operations for 60 s: \
+                        rank 0 is waiting in `x`, rank 1 in `y`, rank 2 in `x`\nMissing ranks:\n0: [y]\n1: [x]\n2: [y]";
         assert_eq!(text, expected);
     }
 
@@ -210,7 +210,8 @@ mod tests {
     fn a_report_names_ranks_and_tensors() {
         let stalled = stalled(&[("a", &[0, 2], &[1, 3]), ("b", &[0, 1, 2], &[3])]);
         let text = report(&["a", "b", "c"], &stalled, &[Rank(2)], Duration::from_secs(61));
-        let expected = "operations have waited for some ranks for 61 s\nMissing ranks:\n1: [a]\n2: [c]\n3: [a, b]";
+        let expected =
+            "operations have been waiting for missing ranks for 61 s\nMissing ranks:\n1: [a]\n2: [c]\n3: [a, b]";
         assert_eq!(text, expected);
     }
 

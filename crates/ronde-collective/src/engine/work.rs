@@ -180,7 +180,7 @@ impl Tensor {
         }
         match &self.output {
             Some(_) if !matches!(kind, Kind::Allreduce | Kind::Broadcast) => {
-                Err(Error::Invalid(format!("{kind} makes its output itself")))
+                Err(Error::Invalid(format!("{kind} allocates its own output")))
             }
             Some(output) if output.len() != self.input.len() => {
                 Err(Error::Invalid(format!("the output has {} bytes, the input {}", output.len(), self.input.len())))

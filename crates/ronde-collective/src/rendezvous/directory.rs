@@ -24,7 +24,7 @@ pub(super) fn exchange(meeting: &Meeting<'_>, directory: &Path, step: &str, card
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
                 Err(_) if clock::now() >= meeting.deadline => {
                     return Err(Error::Bootstrap(format!(
-                        "waited in vain for rank {rank} in `{}`",
+                        "timed out waiting for rank {rank} in `{}`",
                         directory.display()
                     )));
                 }

@@ -54,7 +54,7 @@ impl Meeting<'_> {
     pub(crate) fn exchange(&self, step: &str, card: Vec<u8>) -> Result<Vec<Vec<u8>>> {
         match self.place {
             Rendezvous::Alone if self.size == 1 => Ok(vec![card]),
-            Rendezvous::Alone => Err(Error::Bootstrap(format!("no rendezvous is given for {} ranks", self.size))),
+            Rendezvous::Alone => Err(Error::Bootstrap(format!("no rendezvous given for {} ranks", self.size))),
             Rendezvous::Server(address) => self.ask(address, step, &card),
             Rendezvous::Directory(path) => directory::exchange(self, path, step, &card),
         }
@@ -74,9 +74,9 @@ impl Meeting<'_> {
         let mut reader = Reader(&answer);
         let cards = match reader.byte() {
             Some(0) => reader.list(|reader| Some(reader.bytes()?.to_vec())),
-            _ => return Err(at(reader.text().unwrap_or("it gave no answer"))),
+            _ => return Err(at(reader.text().unwrap_or("it did not answer"))),
         };
-        cards.filter(|cards| cards.len() == self.size).ok_or_else(|| at("its answer makes no sense"))
+        cards.filter(|cards| cards.len() == self.size).ok_or_else(|| at("its answer is malformed"))
     }
 
     /// The launcher may start its server after the first ranks, or be too busy to greet: they call again until the
@@ -98,7 +98,7 @@ impl Meeting<'_> {
 
 /// Connects with the first of a name's addresses that listens: the server may be at any of them.
 fn connect_any(addresses: impl Iterator<Item = SocketAddr>) -> std::io::Result<TcpStream> {
-    let mut last = std::io::Error::other("the name has no address");
+    let mut last = std::io::Error::other("the host name has no address");
     for address in addresses {
         match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
             Ok(stream) => return Ok(stream),

@@ -130,7 +130,7 @@ fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
         let for_thread = Arc::clone(shared);
         let spawned = thread::Builder::new().name("rendezvous-call".to_owned()).spawn(move || {
             if let Err(error) = answer(&for_thread, stream) {
-                tracing::debug!(%error, "a caller was not served");
+                tracing::debug!(%error, "rejected a client");
             }
             for_thread.callers.fetch_sub(1, Ordering::SeqCst);
         });
@@ -145,10 +145,7 @@ fn answer(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
     handshake::greet(&mut stream, &shared.secret, Side::Called)?;
     let request = read_frame(&mut stream)?;
     let mut answer = Writer::default();
-    match Question::read(&request)
-        .ok_or_else(|| "the question makes no sense".to_owned())
-        .and_then(|it| shared.gather(it))
-    {
+    match Question::read(&request).ok_or_else(|| "malformed request".to_owned()).and_then(|it| shared.gather(it)) {
         Ok(cards) => {
             answer.number(0).size(cards.len());
             cards.iter().for_each(|card| {
@@ -199,7 +196,7 @@ impl Shared {
         }
         let gathering = gatherings.entry(scope.clone()).or_default();
         if !gathering.cards.is_empty() && gathering.size != size {
-            return Err(format!("rank {rank} says that there are {size} ranks, another said {}", gathering.size));
+            return Err(format!("rank {rank} expects {size} ranks, another rank {}", gathering.size));
         }
         gathering.size = size;
         gathering.cards.insert(rank, card);
@@ -233,5 +230,5 @@ fn missing(gathering: &Gathering) -> String {
     let named: Vec<String> = missing.iter().take(NAMED_MAX).map(ToString::to_string).collect();
     let more = missing.len().saturating_sub(NAMED_MAX);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    format!("waited in vain for ranks {}{more}", named.join(", "))
+    format!("timed out waiting for ranks {}{more}", named.join(", "))
 }

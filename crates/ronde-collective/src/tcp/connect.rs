@@ -139,7 +139,10 @@ fn call_any(calls: &Calls, callee: &Callee) -> io::Result<(TcpStream, SocketAddr
         if clock::now() >= calls.deadline {
             let addresses: Vec<String> = callee.addresses.iter().map(ToString::to_string).collect();
             let all = addresses.join(", ");
-            return Err(io::Error::new(last.kind(), format!("no way to any of {all}, port {}: {last}", callee.port)));
+            return Err(io::Error::new(
+                last.kind(),
+                format!("cannot connect to any of {all}, port {}: {last}", callee.port),
+            ));
         }
         thread::sleep(PAUSE);
         addresses = callee.addresses.iter().filter(|address| !wrong.contains(address)).copied().collect();
@@ -217,7 +220,7 @@ fn accept_all(calls: &Calls, listener: &TcpListener, callers: usize) -> io::Resu
         calls.check()?;
         let limit = calls.deadline.saturating_duration_since(clock::now()).min(SLICE);
         if limit.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "some ranks did not call"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "some ranks did not connect"));
         }
         let mut fds = [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)];
         poll(&mut fds, Some(&Timespec::try_from(limit).map_err(io::Error::other)?))?;
@@ -241,7 +244,7 @@ fn welcome(calls: &Calls, mut stream: TcpStream) -> io::Result<(usize, u16, TcpS
     let (caller, rest) = rest.split_at(4);
     let (callee, number) = rest.split_at(4);
     if mark != calls.mark.to_le_bytes() || callee != me {
-        return Err(io::Error::other("a call for somebody else"));
+        return Err(io::Error::other("a connection meant for another ring"));
     }
     let member = u32::from_le_bytes([caller[0], caller[1], caller[2], caller[3]]);
     let number = u16::from_le_bytes([number[0], number[1]]);

@@ -173,7 +173,7 @@ impl Wire {
         };
         let moved = moved.map_err(|error| self.lost(peer, &error))?;
         if !flow.advance(moved) {
-            return Err(self.lost(peer, &io::Error::other("it speaks nonsense")));
+            return Err(self.lost(peer, &io::Error::other("it sent a malformed message")));
         }
         Ok(moved > 0)
     }
@@ -190,7 +190,7 @@ impl Wire {
         };
         match words {
             Some(Farewell::Left) => Error::Shutdown(Some(rank)),
-            Some(Farewell::Lost(rank)) => Error::Lost { rank, reason: "another rank has lost it".to_owned() },
+            Some(Farewell::Lost(rank)) => Error::Lost { rank, reason: "another rank lost it".to_owned() },
             None if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Error::Lost { rank, reason: "the connection was closed".to_owned() }
             }

@@ -87,7 +87,7 @@ fn who_does_not_come_is_named() {
     let mut alone = config(0, 3, Spread::OneHost, &server);
     alone.start_timeout = Duration::from_millis(50);
     let error = Engine::start(alone).unwrap_err().to_string();
-    assert!(error.ends_with("waited in vain for ranks 1, 2"), "{error}");
+    assert!(error.ends_with("timed out waiting for ranks 1, 2"), "{error}");
     assert_eq!(server.open_scopes(), 0, "the server keeps what nobody waits for");
 }
 

@@ -42,7 +42,7 @@ impl AgentStarter {
 /// What is wrong with the environment.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentStarterError {
-    #[error("{PORT_VARIABLE} is `{0}`, which is no port")]
+    #[error("{PORT_VARIABLE} is `{0}`, not a port number")]
     Port(String),
     #[error("cannot use the job's secret: {0}")]
     Secret(#[from] SecretError),

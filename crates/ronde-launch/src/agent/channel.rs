@@ -40,15 +40,15 @@ pub type Channel = TlsStream<TcpStream>;
 pub enum ChannelError {
     #[error("the other side does not know the secret of this job")]
     Secret,
-    #[error("the agent does not take our secret")]
+    #[error("the agent rejected our secret")]
     Refused,
-    #[error("it took more than {} s", GREETING_WITHIN.as_secs())]
+    #[error("timed out after {} s", GREETING_WITHIN.as_secs())]
     Slow,
-    #[error("it is no agent of our version: {0}")]
+    #[error("not an agent of this version: {0}")]
     Tls(io::Error),
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("cannot make a key: {0}")]
+    #[error("cannot create a key: {0}")]
     Key(String),
 }
 

@@ -62,7 +62,7 @@ pub async fn release(channel: Channel) -> io::Result<()> {
     let asked = ask(channel, Frame::Release);
     match timeout(GREETING_WITHIN, asked).await?? {
         Frame::Released => Ok(()),
-        other => Err(io::Error::other(format!("an answer out of turn: {other:?}"))),
+        other => Err(io::Error::other(format!("unexpected answer: {other:?}"))),
     }
 }
 
@@ -103,7 +103,7 @@ impl Hearing {
         loop {
             let is_fair = match self.incoming.next().await? {
                 Frame::Ended(ended) => return Ok(ended),
-                Frame::Refused(why) => return Ok(Ended::Lost(format!("the agent refuses: {why}"))),
+                Frame::Refused(why) => return Ok(Ended::Lost(format!("the agent refused: {why}"))),
                 Frame::Data(stream, bytes) => self.sink(stream).as_ref().is_some_and(|sink| sink.data(bytes)),
                 Frame::Close(stream) => self.sink(stream).take().is_some(),
                 Frame::Taken(Stream::Stdin) => self.input.taken(),
@@ -111,7 +111,7 @@ impl Hearing {
                 _ => false,
             };
             if !is_fair {
-                return Err(io::Error::other("the agent speaks out of turn"));
+                return Err(io::Error::other("the agent sent an unexpected message"));
             }
         }
     }

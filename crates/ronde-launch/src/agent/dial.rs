@@ -56,10 +56,10 @@ impl DialError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Channel { source: ChannelError::Secret | ChannelError::Refused, .. } => {
-                Some("both sides need the same secret, see RONDE_SECRET_FILE")
+                Some("both sides need the same secret; see RONDE_SECRET_FILE")
             }
             Self::Channel { source: ChannelError::Io(_), .. } => {
-                Some("`ronde agent` has to run there; RONDE_AGENT_PORT says on which port")
+                Some("run `ronde agent` there; RONDE_AGENT_PORT sets its port")
             }
             _ => None,
         }

@@ -61,17 +61,17 @@ pub enum Frame {
 /// Why bytes are no frame.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FrameError {
-    #[error("a frame of {0} bytes, more than {FRAME_BYTES_MAX}")]
+    #[error("frame of {0} bytes is longer than {FRAME_BYTES_MAX}")]
     TooLong(usize),
-    #[error("a frame of unknown kind {0}")]
+    #[error("unknown frame kind {0}")]
     Kind(u8),
-    #[error("a frame that breaks off")]
+    #[error("truncated frame")]
     Short,
-    #[error("a frame with more than it should have")]
+    #[error("frame with trailing bytes")]
     Long,
-    #[error("a frame with text that is not UTF-8")]
+    #[error("frame with text that is not UTF-8")]
     Text,
-    #[error("a frame with the unknown value {0}")]
+    #[error("frame with unknown value {0}")]
     Value(u8),
 }
 

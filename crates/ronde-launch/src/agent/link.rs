@@ -44,7 +44,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
             match timeout(SILENCE_MAX, self.any()).await {
                 Ok(Ok(Frame::Ping)) => {}
                 Ok(frame) => return frame,
-                Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the other side is silent")),
+                Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the other side stopped responding")),
             }
         }
     }

@@ -124,10 +124,10 @@ async fn release(host: String, dialer: Dialer) {
             },
             Err(error) => error.to_string(),
         };
-        tracing::debug!(host, why, "cannot release an agent yet");
+        tracing::debug!(host, why, "cannot reach an agent to release it");
         sleep(RELEASE_PAUSE).await;
     }
-    tracing::warn!(host, "its agent could not be told that it has left the job");
+    tracing::warn!(host, "cannot tell its agent that the host left the job");
 }
 
 fn names(list: &str) -> BTreeSet<String> {

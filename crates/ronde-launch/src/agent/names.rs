@@ -162,7 +162,7 @@ async fn query_one(server: SocketAddr, name: &Name, kind: RecordType) -> io::Res
         let Ok(answer) = Message::from_vec(&bytes[..length]) else { continue };
         if answer.metadata.id == question.metadata.id && answer.queries == question.queries {
             if matches!(answer.metadata.response_code, ResponseCode::ServFail | ResponseCode::Refused) {
-                return Err(io::Error::other("the name server has no answer"));
+                return Err(io::Error::other("the name server did not answer"));
             }
             return Ok(answer.answers.iter().filter_map(|record| address(&record.data)).collect());
         }
@@ -171,7 +171,7 @@ async fn query_one(server: SocketAddr, name: &Name, kind: RecordType) -> io::Res
 
 fn question(name: &Name, kind: RecordType) -> io::Result<Message> {
     let mut id = [0; 2];
-    SystemRandom::new().fill(&mut id).map_err(|_| io::Error::other("the machine has no randomness"))?;
+    SystemRandom::new().fill(&mut id).map_err(|_| io::Error::other("cannot get random bytes"))?;
     let mut message = Message::new(u16::from_be_bytes(id), MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = true;
     message.add_query(Query::query(name.clone(), kind));

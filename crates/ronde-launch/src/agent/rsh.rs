@@ -32,7 +32,7 @@ const ORDERS_MAX: usize = 16;
 pub enum RshError {
     #[error(transparent)]
     Reach(#[from] DialError),
-    #[error("cannot hear signals: {0}")]
+    #[error("cannot listen for signals: {0}")]
     Signals(io::Error),
 }
 

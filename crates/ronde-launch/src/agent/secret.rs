@@ -34,7 +34,7 @@ pub enum Side {
 /// Why there is no secret.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    #[error("no secret is given")]
+    #[error("no secret given")]
     Missing,
     #[error("cannot read the secret")]
     Read { source: io::Error },
@@ -46,7 +46,9 @@ pub enum SecretError {
 
 impl SecretError {
     pub fn hint(&self) -> String {
-        format!("write one to a file, for example with `openssl rand -hex 32`, and name it by {SECRET_FILE_VARIABLE}")
+        format!(
+            "write one to a file, for example with `openssl rand -hex 32`, and set {SECRET_FILE_VARIABLE} to its path"
+        )
     }
 }
 

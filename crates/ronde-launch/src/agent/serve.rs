@@ -33,10 +33,10 @@ pub async fn serve(connection: TcpStream, listening: Listening, programs: Progra
     match listening.accept(connection).await {
         Ok(channel) => {
             if let Err(error) = answer(channel, &programs, &roster).await {
-                tracing::info!(%peer, %error, "a caller is gone");
+                tracing::info!(%peer, %error, "a client has disconnected");
             }
         }
-        Err(error) => tracing::warn!(%peer, %error, "a connection was refused"),
+        Err(error) => tracing::warn!(%peer, %error, "rejected a connection"),
     }
 }
 
@@ -58,7 +58,7 @@ async fn answer(channel: Channel, programs: &Programs, roster: &Roster) -> io::R
             Frame::Released
         }
         Frame::Ping => Frame::Ping,
-        other => Frame::Refused(format!("an unexpected beginning: {other:?}")),
+        other => Frame::Refused(format!("unexpected first message: {other:?}")),
     };
     outgoing.send(reply).await.map_err(|_| io::ErrorKind::BrokenPipe)?;
     drop(outgoing);
@@ -90,7 +90,7 @@ async fn run_program(
     let finished = tokio::select! {
         ended = finish(&mut ended, &mut tasks) => Ok(Frame::Ended(ended)),
         error = hearing.run() => Err(error),
-        () = obey(&mut place.orders, &orders) => Err(io::Error::other("the agent stops")),
+        () = obey(&mut place.orders, &orders) => Err(io::Error::other("the agent is stopping")),
     };
     if let Some(passing) = passing {
         passing.abort();
@@ -156,7 +156,7 @@ impl Hearing {
                 Err(error) => return error,
             };
             if !is_fair {
-                return io::Error::other("the caller speaks out of turn");
+                return io::Error::other("the client sent an unexpected message");
             }
         }
     }

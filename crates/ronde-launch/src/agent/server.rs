@@ -48,11 +48,11 @@ pub struct Options {
 pub enum AgentError {
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: io::Error },
-    #[error("cannot make a key")]
+    #[error("cannot create a key")]
     Key { source: ChannelError },
     #[error("cannot copy the host list")]
     Hosts { source: io::Error },
-    #[error("cannot hear signals")]
+    #[error("cannot listen for signals")]
     Signals { source: io::Error },
     #[error("cannot start the command")]
     Command { source: StartError },

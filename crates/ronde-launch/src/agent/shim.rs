@@ -25,9 +25,9 @@ pub enum CallError {
     Option(char),
     #[error("option `-{0}` needs a value")]
     Value(char),
-    #[error("no host is given")]
+    #[error("no host given")]
     Host,
-    #[error("no command is given; a session without one is not possible")]
+    #[error("no command given; interactive sessions are not supported")]
     Command,
 }
 

@@ -35,8 +35,7 @@ pub fn parse(text: &str) -> Result<Config, String> {
         }
     }
     let controller = keys.text("controller")?.filter(|controller| controller != "gloo");
-    let by_itself =
-        |it: String| format!("`controller: {it}` is not used; the ranks are started and wired by Ronde itself");
+    let by_itself = |it: String| format!("`controller: {it}` is ignored; Ronde starts and connects the ranks itself");
     let parameters = parameters(&mut keys)?;
     let threads = parameters
         .mpi_threads_disable
@@ -93,11 +92,11 @@ impl Keys {
     }
 
     fn number(&mut self, key: &str) -> Result<Option<i64>, String> {
-        self.take_value(key, "a whole number from 0 on", |value| value.as_i64().filter(|number| *number >= 0))
+        self.take_value(key, "a non-negative integer", |value| value.as_i64().filter(|number| *number >= 0))
     }
 
     fn real(&mut self, key: &str) -> Result<Option<f64>, String> {
-        self.take_value(key, "a number from 0 on", |value| value.as_f64().filter(|number| *number >= 0.0))
+        self.take_value(key, "a non-negative number", |value| value.as_f64().filter(|number| *number >= 0.0))
     }
 
     fn flag(&mut self, key: &str) -> Result<Option<bool>, String> {
@@ -105,6 +104,6 @@ impl Keys {
     }
 
     fn text(&mut self, key: &str) -> Result<Option<String>, String> {
-        self.take_value(key, "a text", |value| value.as_str().map(str::to_owned))
+        self.take_value(key, "a string", |value| value.as_str().map(str::to_owned))
     }
 }

@@ -74,7 +74,7 @@ impl Parameters {
     /// Returns what is wrong with a value.
     pub fn fault(&self) -> Option<String> {
         let noise = self.autotune_gaussian_process_noise.filter(|noise| !(0.0..=1.0).contains(noise));
-        noise.map(|noise| format!("the noise of autotuning is {noise}, and has to be from 0 to 1"))
+        noise.map(|noise| format!("the autotune noise must be between 0 and 1, not {noise}"))
     }
 
     /// The variables of the ranks; only what was said, so that the user's own survive.

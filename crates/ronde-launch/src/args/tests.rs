@@ -130,7 +130,7 @@ params2: 3
 fn flags_win_over_the_file() {
     let config = config::parse(CONFIG).unwrap();
     assert_eq!(config.unknown, ["extra.key", "params2"]);
-    assert_eq!(config.notices, ["`controller: mpi` is not used; the ranks are started and wired by Ronde itself"]);
+    assert_eq!(config.notices, ["`controller: mpi` is ignored; Ronde starts and connects the ranks itself"]);
     let merged = read("--fusion-threshold-mb 1 --no-autotune --stall-check x").parameters().or(config.parameters);
     let all = merged.variables().into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
     assert_eq!(
@@ -152,7 +152,7 @@ fn a_file_that_means_what_it_says_needs_no_notice() {
 fn a_wrong_file_is_refused() {
     let check = |text: &str, expected: &str| assert_eq!(config::parse(text).unwrap_err(), expected, "{text}");
     check("params: {cycle_time_ms: -1}", "`params.cycle_time_ms` is -1, not a number from 0 on");
-    check("params: {cache_capacity: many}", "`params.cache_capacity` is \"many\", not a whole number from 0 on");
+    check("params: {cache_capacity: many}", "`params.cache_capacity` is \"many\", not a non-negative integer");
     check("autotune: {enabled: 3}", "`autotune.enabled` is 3, not true or false");
     assert!(config::parse("- a\n- b").is_err());
     assert_eq!(config::parse("").unwrap(), config::Config::default());

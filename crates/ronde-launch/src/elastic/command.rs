@@ -101,7 +101,9 @@ fn settings(arguments: &Arguments, variables: &BTreeMap<String, String>) -> Resu
     settings.reset_limit = elastic.reset_limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
     if let Some([first, longest]) = elastic.blacklist_cooldown_range.as_deref() {
         if first > longest {
-            let text = format!("--blacklist-cooldown-range {first} {longest}: the first number is the smaller one");
+            let text = format!(
+                "--blacklist-cooldown-range {first} {longest}: the first number must not be greater than the second"
+            );
             return Err(LaunchError::Parameter(text));
         }
         settings.cooldown = (Duration::from_secs(*first as u64), Duration::from_secs(*longest as u64));
@@ -173,7 +175,7 @@ impl fmt::Display for ElasticEnd {
             ElasticOutcome::Failed(failure) => self.show_failure(failure, f),
             ElasticOutcome::Short { ready, min, waited } => write!(
                 f,
-                "{} ready after {} s, and at least {min} needed\n\n\
+                "{} ready after {} s, at least {min} needed\n\n\
                  hint: add hosts, allow fewer ranks with --min-np, or wait longer with --elastic-timeout",
                 counted(*ready, "rank"),
                 waited.as_secs()

@@ -165,18 +165,18 @@ impl Shared {
         greet(&mut stream, &self.secret, Side::Called)?;
         stream.set_write_timeout(Some(WRITE_WITHIN))?;
         let Some(FromRank::Hello { worker }) = FromRank::read(&read_frame(&mut stream)?) else {
-            return Err(io::Error::other("a caller did not say who it is"));
+            return Err(io::Error::other("a client did not identify itself"));
         };
         let worker = WorkerId(worker);
         let connection = Connection { stream: Some(stream.try_clone()?), heard: Some(Instant::now()) };
         match self.lock().get_mut(&worker) {
             Some(known) => std::mem::replace(known, connection).hang_up(),
-            None => return Err(io::Error::other("a worker calls that is not expected any more")),
+            None => return Err(io::Error::other("an unexpected worker connected")),
         }
         self.pass_on(Event::Connected(worker))?;
         loop {
             let frame = read_frame(&mut stream)?;
-            let word = FromRank::read(&frame).ok_or_else(|| io::Error::other("a worker's words make no sense"))?;
+            let word = FromRank::read(&frame).ok_or_else(|| io::Error::other("a worker sent a malformed message"))?;
             if let Some(connection) = self.lock().get_mut(&worker) {
                 connection.heard = Some(Instant::now());
             }
@@ -208,7 +208,7 @@ fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
         let for_thread = Arc::clone(shared);
         let spawned = thread::Builder::new().name("control-call".to_owned()).spawn(move || {
             if let Err(error) = for_thread.listen(stream) {
-                tracing::debug!(%error, "a connection to a worker has ended");
+                tracing::debug!(%error, "a worker disconnected");
             }
             for_thread.connections.fetch_sub(1, Ordering::SeqCst);
         });

@@ -120,14 +120,14 @@ fn event(hosts: Result<Vec<HostSlots>, String>) -> Event {
 async fn look(script: &Script) -> Result<Vec<HostSlots>, String> {
     let name = &script.command;
     let output = time::timeout(script.patience, run(script)).await;
-    let output = output.map_err(|_| format!("`{name}` has not ended within {:?}", script.patience))?;
-    let (ended, stdout, stderr) = output.map_err(|error| format!("`{name}` cannot be run: {error}"))?;
+    let output = output.map_err(|_| format!("`{name}` did not finish within {:?}", script.patience))?;
+    let (ended, stdout, stderr) = output.map_err(|error| format!("`{name}` failed: {error}"))?;
     match ended {
         Ended::Code(0) => read(name, &stdout, script.slots_default),
-        Ended::Code(126) => Err(format!("`{name}` cannot be executed; `chmod +x` may help")),
+        Ended::Code(126) => Err(format!("`{name}` is not executable; make it so with `chmod +x`")),
         Ended::Code(127) => Err(format!("`{name}` was not found")),
-        Ended::Code(code) => Err(format!("`{name}` ended with code {code}{}", said(&stderr))),
-        Ended::Signal(_) => Err(format!("`{name}` was ended by a signal")),
+        Ended::Code(code) => Err(format!("`{name}` exited with code {code}{}", said(&stderr))),
+        Ended::Signal(_) => Err(format!("`{name}` was killed by a signal")),
         Ended::Lost(why) => Err(format!("`{name}` was lost: {why}")),
     }
 }
@@ -150,7 +150,7 @@ async fn read_all(from: impl AsyncRead + Unpin) -> io::Result<Vec<u8>> {
     let limit = u64::try_from(OUTPUT_MAX).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
     from.take(limit + 1).read_to_end(&mut bytes).await?;
-    if bytes.len() > OUTPUT_MAX { Err(io::Error::other("it prints more than a megabyte")) } else { Ok(bytes) }
+    if bytes.len() > OUTPUT_MAX { Err(io::Error::other("it printed more than 1 MB")) } else { Ok(bytes) }
 }
 
 fn said(stderr: &[u8]) -> String {

@@ -204,7 +204,7 @@ impl<'a> Runner<'a> {
             program.environment.extend(addresses(own, ports));
             let started = match time::timeout(limit, starter.start(&host, &program)).await {
                 Ok(started) => started.map_err(|error| error.to_string()),
-                Err(_) => Err(format!("it was not started within {} s", limit.as_secs())),
+                Err(_) => Err(format!("not started within {} s", limit.as_secs())),
             };
             let _ = starts.send((worker, started)).await;
         });
@@ -238,7 +238,7 @@ impl<'a> Runner<'a> {
         let attach = |stream, from| self.output.attach(place, stream, from);
         match (attach(Stream::Stdout, started.stdout), attach(Stream::Stderr, started.stderr)) {
             (Ok(_), Ok(stderr)) => drop(self.tails.insert(worker, stderr)),
-            (Err(error), _) | (_, Err(error)) => tracing::warn!(%error, "the output of a worker is lost"),
+            (Err(error), _) | (_, Err(error)) => tracing::warn!(%error, "cannot read the output of a worker"),
         }
         if self.tails.len() > TAILS_MAX {
             self.tails.retain(|worker, tail| self.workers.contains_key(worker) || !tail.is_finished());

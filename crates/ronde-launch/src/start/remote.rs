@@ -61,7 +61,7 @@ impl Remote {
         let name = words.first().cloned().unwrap_or_default();
         let command = Program { words, environment: environment::variables(), directory: environment::folder()? };
         if !environment::has_program(command.environment.get("PATH"), &name) {
-            return Err(io::Error::other(format!("cannot run `{name}`: there is no such program")));
+            return Err(io::Error::other(format!("cannot run `{name}`: program not found")));
         }
         let input = Input::new()?;
         let connection = Local::default().spawn(&command, &input.path(), Output::Piped)?;
@@ -116,7 +116,7 @@ async fn watch(name: &str, connection: Connection, code: &str, mut orders: mpsc:
 
 fn read_end(name: &str, ended: Ended) -> Ended {
     match ended {
-        Ended::Code(TROUBLE) => Ended::Lost(format!("`{name}` ended with {TROUBLE}: the way there is broken")),
+        Ended::Code(TROUBLE) => Ended::Lost(format!("`{name}` exited with {TROUBLE}: the connection was lost")),
         // As shells tell of a signal.
         Ended::Code(code @ 129..=192) => Ended::Signal(code - 128),
         other => other,

@@ -167,7 +167,7 @@ impl Job {
             self.readers.drain(..).for_each(|reader| reader.join().unwrap());
             self.code = status.code();
         }
-        self.code.expect("the launcher was ended by a signal")
+        self.code.expect("the launcher was killed by a signal")
     }
 
     /// Waits for the end, which must be a good one, and returns what came of it. There is no pause between steps any more.

@@ -134,12 +134,12 @@ fn what_is_wrong_with_the_discovery_is_said() {
     for (script, expected) in [
         ("/no/such/program", "was not found"),
         ("echo '<html>'", "expected `host` or `host:slots`, got `<html>`"),
-        ("echo a:1; exit 3", "ended with code 3"),
-        ("echo no such cloud >&2; exit 1", "ended with code 1: no such cloud"),
-        ("echo a:1 > plain; ./plain", "`echo a:1 > plain; ./plain` cannot be executed; `chmod +x` may help"),
-        ("kill -9 $$", "was ended by a signal"),
-        ("head -c 3000000 /dev/zero", "it prints more than a megabyte"),
-        ("sleep 3600", "`sleep 3600` has not ended within 1s"),
+        ("echo a:1; exit 3", "exited with code 3"),
+        ("echo no such cloud >&2; exit 1", "exited with code 1: no such cloud"),
+        ("echo a:1 > plain; ./plain", "`echo a:1 > plain; ./plain` is not executable; make it so with `chmod +x`"),
+        ("kill -9 $$", "was killed by a signal"),
+        ("head -c 3000000 /dev/zero", "it printed more than 1 MB"),
+        ("sleep 3600", "`sleep 3600` did not finish within 1s"),
     ] {
         let limit = if script.starts_with("sleep") { 1 } else { 60 };
         let mut job = Job::hosts("").discover(script).start(&format!("-np 1 --start-timeout {limit}"));

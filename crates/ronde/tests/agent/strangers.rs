@@ -18,14 +18,14 @@ fn a_wrong_secret_is_refused_by_both_sides() {
     let wrong = wrong.unwrap();
     assert_eq!((wrong.status.code(), text(&wrong.stdout).as_str()), (Some(255), ""));
     let expected = format!(
-        "error: cannot reach the agent of host `127.0.0.2` at 127.0.0.2:{}: the agent does not take our secret\n\n\
-         hint: both sides need the same secret, see RONDE_SECRET_FILE\n",
+        "error: cannot reach the agent of host `127.0.0.2` at 127.0.0.2:{}: the agent rejected our secret\n\n\
+         hint: both sides need the same secret; see RONDE_SECRET_FILE\n",
         job.port
     );
     assert_eq!(text(&wrong.stderr), expected);
     let none = job.ronde(&["rsh", "127.0.0.2", "echo in"]).env_remove("RONDE_SECRET_FILE").output().unwrap();
     assert_eq!(none.status.code(), Some(255));
-    assert!(text(&none.stderr).starts_with("error: cannot use the job's secret\n  cause: no secret is given\n"));
+    assert!(text(&none.stderr).starts_with("error: cannot use the job's secret\n  cause: no secret given\n"));
     assert_eq!(text(&job.rsh("127.0.0.2", "echo in").stdout), "in\n");
     let missing = job.ronde(&["agent"]).env_remove("RONDE_SECRET_FILE").output().unwrap();
     assert_eq!(missing.status.code(), Some(2), "{}", text(&missing.stderr));

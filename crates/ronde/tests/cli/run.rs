@@ -31,7 +31,7 @@ fn run_explains_itself_and_refuses_with_a_hint() {
     assert!(String::from_utf8(help.stdout).unwrap().contains("Usage: ronde run [OPTIONS] [COMMAND]..."));
     assert_eq!(
         sandbox.transcript("run -np 2"),
-        "$ ronde run -np 2\nexit code: 2\n----- stderr\nerror: the command that the ranks shall run is missing\n\n\
+        "$ ronde run -np 2\nexit code: 2\n----- stderr\nerror: no command given\n\n\
          hint: it stands at the end, as in `-np 4 python train.py`\n"
     );
 }

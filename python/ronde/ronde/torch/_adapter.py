@@ -36,7 +36,7 @@ def stage(tensor, is_in_place):
         raise ValueError(f"Tensor type {tensor.type()} is not supported.")
     is_contiguous = tensor.is_contiguous()
     if is_in_place and not is_contiguous:
-        raise ValueError("an operation in place needs a contiguous tensor")
+        raise ValueError("an in-place operation needs a contiguous tensor")
     if not _is_cpu(tensor):
         return tensor.cpu()
     return tensor if is_contiguous else tensor.contiguous()
@@ -68,5 +68,5 @@ def rows(splits):
             raise ValueError("alltoall expects splits with 32-bit integer elements")
         splits = splits.tolist()
     if any(split < 0 for split in splits):
-        raise ValueError(f"alltoall expects splits that are not negative, not {splits}")
+        raise ValueError(f"alltoall expects non-negative splits, not {splits}")
     return [int(split) for split in splits]

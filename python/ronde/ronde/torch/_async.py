@@ -25,7 +25,7 @@ reducescatter_async = _starting.reducescatter
 def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
     """Indices and values of all members; returns a function that waits and makes a tensor of them."""
     if op not in (Average, Sum):
-        raise ValueError("sparse tensors can be averaged and summed only")
+        raise ValueError("sparse tensors can only be averaged or summed")
     tensor = tensor.coalesce() if not tensor.is_coalesced() else tensor
     indices = allgather_async(tensor._indices().transpose(0, 1).contiguous(), f"{name}.indices", process_set)
     values = allgather_async(tensor._values(), f"{name}.values", process_set)

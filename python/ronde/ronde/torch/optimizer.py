@@ -316,4 +316,4 @@ def _check_groups(groups):
     elif not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
         raise ValueError("groups should be a non-negative integer or a list of list of torch.Tensor.")
     elif len({p for group in groups for p in group}) != sum(map(len, groups)):
-        raise ValueError("groups has distinct subgroups: a parameter is in two of them")
+        raise ValueError("groups must be disjoint: a parameter is in two of them")
