@@ -53,9 +53,9 @@ pub use self::{
         ScalingOutcome, ScalingWay, ScriptVariable, ToAdd, ToDelete,
     },
     training_job::{
-        AttachMode, CleanPodPolicy, ElasticMemory, EtReplicaSpecs, LauncherSpec, LeavingWorker, ReplicaStatus,
-        RestartPolicy, SizeChange, TrainingJob, TrainingJobDisruption, TrainingJobPhase, TrainingJobSpec,
-        TrainingJobStatus, WorkerSpec,
+        AttachMode, CleanPodPolicy, ElasticMemory, EtReplicaSpecs, LauncherSpec, LeavingWorker, ReplicaBound,
+        ReplicaStatus, RestartPolicy, SizeChange, TrainingJob, TrainingJobDisruption, TrainingJobPhase,
+        TrainingJobSpec, TrainingJobStatus, WorkerSpec,
     },
     words::UnknownWord,
 };

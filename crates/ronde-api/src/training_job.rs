@@ -9,7 +9,7 @@ use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta:
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Duration, DurationError, ElasticCondition, Scaling, names, rules::PODS_MAX};
+use crate::{Duration, DurationError, ElasticCondition, Scaling, ScalingWay, names, rules::PODS_MAX};
 
 kind! {
     /// A training job whose number of workers may change while it runs.
@@ -316,6 +316,13 @@ impl TrainingJobSpec {
     }
 }
 
+/// The bound that a scaling operation would break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplicaBound {
+    Min(i32),
+    Max(i32),
+}
+
 impl WorkerSpec {
     pub fn replicas(&self) -> i32 {
         self.replicas.unwrap_or(1)
@@ -327,6 +334,16 @@ impl WorkerSpec {
 
     pub fn max_replicas(&self) -> i32 {
         self.max_replicas.unwrap_or(PODS_MAX).min(PODS_MAX)
+    }
+
+    /// Checks that so many workers more, or fewer, are within the bounds.
+    pub fn check_scaling(&self, way: ScalingWay, current: i32, count: i32) -> Result<(), ReplicaBound> {
+        let (min, max) = (self.min_replicas(), self.max_replicas());
+        match way {
+            ScalingWay::Out if current.saturating_add(count) > max => Err(ReplicaBound::Max(max)),
+            ScalingWay::In if current.saturating_sub(count) < min => Err(ReplicaBound::Min(min)),
+            _ => Ok(()),
+        }
     }
 
     pub fn restart_policy(&self) -> RestartPolicy {

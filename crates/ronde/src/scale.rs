@@ -10,8 +10,8 @@ use k8s_openapi::{
 };
 use kube::Client;
 use ronde_api::{
-    JobSelector, ScaleIn, ScaleInSpec, ScaleOut, ScaleOutSpec, Scaler, ScalingOutcome, ScalingWay, ToAdd, ToDelete,
-    TrainingJob, rules::PODS_MAX,
+    JobSelector, ReplicaBound, ScaleIn, ScaleInSpec, ScaleOut, ScaleOutSpec, Scaler, ScalingOutcome, ScalingWay, ToAdd,
+    ToDelete, TrainingJob, rules::PODS_MAX,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -165,14 +165,12 @@ fn check(way: ScalingWay, job: &TrainingJob, count: i32, pods: &[String]) -> Res
     }
     let size = |length: usize| i32::try_from(length).unwrap_or(i32::MAX);
     // As the controller counts: with those that are on their way for lost ones.
-    let (current, bounds) = (status.elastic.wanted, job.spec.worker());
+    let current = status.elastic.wanted;
     let count = if pods.is_empty() { count } else { size(pods.len()) };
-    let (min, max) = (bounds.min_replicas(), bounds.max_replicas());
-    match way {
-        ScalingWay::Out if current.saturating_add(count) > max => Err(ScaleError::TooMany { current, count, max }),
-        ScalingWay::In if current.saturating_sub(count) < min => Err(ScaleError::TooFew { current, count, min }),
-        _ => Ok(()),
-    }
+    job.spec.worker().check_scaling(way, current, count).map_err(|bound| match bound {
+        ReplicaBound::Max(max) => ScaleError::TooMany { current, count, max },
+        ReplicaBound::Min(min) => ScaleError::TooFew { current, count, min },
+    })
 }
 
 /// Operations of one job within a second are named by the seconds that follow.

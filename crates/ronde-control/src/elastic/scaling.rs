@@ -8,7 +8,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use ronde_api::{
-    ElasticMemory, LeavingWorker, Scaling, ScalingOutcome, ScalingWay, TrainingJobPhase as Phase,
+    ElasticMemory, LeavingWorker, ReplicaBound, Scaling, ScalingOutcome, ScalingWay, TrainingJobPhase as Phase,
     names::elastic::conditions as types,
 };
 use ronde_runtime::pods::time;
@@ -240,21 +240,26 @@ impl Draft<'_> {
             return Err(request.faults.join("; "));
         }
         let (wanted, worker) = (self.status.elastic.wanted, self.seen.worker_spec().clone());
+        let check = |count| {
+            let checked = worker.check_scaling(request.way, wanted, count);
+            checked.map_err(|bound| match bound {
+                ReplicaBound::Max(max) => {
+                    format!("{count} more than {wanted} workers is above maxReplicas, which is {max}")
+                }
+                ReplicaBound::Min(min) => {
+                    format!("{count} fewer than {wanted} workers is below minReplicas, which is {min}")
+                }
+            })
+        };
         match request.way {
-            ScalingWay::Out if wanted.saturating_add(request.count) > worker.max_replicas() => {
-                let most = worker.max_replicas();
-                Err(format!("{} more than {wanted} workers is above maxReplicas, which is {most}", request.count))
+            ScalingWay::Out => {
+                check(request.count)?;
+                Ok(self.fresh_names(request.count))
             }
-            ScalingWay::Out => Ok(self.fresh_names(request.count)),
             ScalingWay::In => {
                 let chosen = self.choose_leaving(request)?;
-                let least = worker.min_replicas();
-                let rest = wanted - size(&chosen);
-                let fewer = chosen.len();
-                if rest >= least {
-                    return Ok(chosen);
-                }
-                Err(format!("{fewer} fewer than {wanted} workers is below minReplicas, which is {least}"))
+                check(size(&chosen))?;
+                Ok(chosen)
             }
         }
     }
