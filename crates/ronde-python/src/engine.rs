@@ -6,6 +6,7 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyDict};
 use ronde_collective::{Engine as Inner, Error, Rank, SetId};
 
 use crate::{
+    current,
     desk::Desk,
     forks,
     gate::{exception, wait_apart},
@@ -70,6 +71,7 @@ impl Engine {
             let end = move || engine.upgrade().iter().for_each(|engine| engine.shutdown());
             py.detach(|| client.on_release(end));
         }
+        current::set_engine(Arc::downgrade(&inner));
         Ok(Self { inner: Some(inner), pid: process::id(), forks: forks::count() })
     }
 

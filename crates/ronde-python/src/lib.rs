@@ -4,6 +4,7 @@
 //! what the environment says as arguments of [`engine::Engine`]. Everything that may wait goes through `gate`, which
 //! lets other Python threads run and hears Ctrl-C.
 
+mod current;
 mod desk;
 mod engine;
 mod forks;
@@ -13,6 +14,7 @@ mod log;
 mod memory;
 mod options;
 mod server;
+mod tensorflow;
 mod work;
 
 use pyo3::prelude::*;
@@ -29,6 +31,7 @@ mod ronde {
         handle::{Handle, Outcome},
         log::log_to_stderr,
         server::Server,
+        tensorflow::{tensorflow_register, tensorflow_symbols},
     };
 
     #[pymodule_init]
