@@ -1,8 +1,13 @@
 """TensorFlow and Keras: every operation and its gradient, in and outside of graphs, tapes, optimizers, callbacks."""
 
 import importlib.util
+import os
+import re
+import subprocess
+import sys
 
 import pytest
+from test_elastic import HOROVODRUN, TIMEOUT_SECONDS, Job
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("TensorFlow is not installed", allow_module_level=True)
@@ -343,3 +348,31 @@ def test_the_way_through_python_does_the_same(ring):
             assert wrap(lambda x: hvd.reducescatter(x, op=hvd.Sum))(tf.ones([2])).numpy().tolist() == [2.0]
 
     ring(2).run(body, RONDE_TENSORFLOW_OPS="0", **QUIET)
+
+
+@pytest.mark.parametrize("script", ["tensorflow_mnist_lm.py", "keras_mnist_advanced_modified.py"])
+def test_digits_are_learned_by_the_scripts_of_the_seeds(script, examples):
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    command = [HOROVODRUN, "-np", "2", sys.executable, str(examples / script)]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), **QUIET)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.search(r"accuracy: (0\.\d+)\s*$", done.stdout)
+    assert found and float(found.group(1)) > 0.95, done.stdout
+
+
+def test_an_elastic_training_outlives_a_rank_and_takes_a_new_one(tmp_path, examples):
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    program = [str(examples / "elastic/tensorflow2_mnist_elastic.py"), "--steps", "2000", "--pause", "0.02"]
+    job = Job(tmp_path, ["localhost:2"], "-np 2 --min-np 1 --max-np 3", program, **QUIET)
+    try:
+        job.wait_for(r"Step #20\t.*ring of 2")
+        job.kill(1)
+        after = job.wait_for(r"ring 2: 1 rank")
+        job.set_hosts(["localhost:3"])
+        job.wait_for(r"\(ring of 3\)", after)
+        job.end()
+    finally:
+        job.process.kill()
+    found = [re.search(r"accuracy: (0\.\d+)$", line) for line in job.lines]
+    assert any(each and float(each.group(1)) > 0.95 for each in found), str(job)

@@ -504,7 +504,10 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.end(Err(Failure::new(Code::Internal, "the operation was forgotten: this is a defect of Ronde, please report it")));
+        self.end(Err(Failure::new(
+            Code::Internal,
+            "the operation was forgotten: this is a defect of Ronde, please report it",
+        )));
     }
 }
 

@@ -9,7 +9,9 @@ use std::sync::{
     mpsc::{self, Sender},
 };
 
-use ronde_collective::{DataType, Done, Engine, Error, Operation, Rank, ReduceOp, Reduction, SetId, Shape, Tensor, Work};
+use ronde_collective::{
+    DataType, Done, Engine, Error, Operation, Rank, ReduceOp, Reduction, SetId, Shape, Tensor, Work,
+};
 
 use super::abi::{Call, Code, Construction, Failure, Kernel, TensorRef};
 use crate::{current, gate::is_interrupted};
@@ -80,7 +82,7 @@ struct Prepared {
 
 /// What the engine works on, and what it is called in errors.
 struct Kept {
-    name: String,
+    title: String,
     inputs: Vec<TensorRef>,
     outputs: Vec<TensorRef>,
     /// Results are the engine's, and must be brought to TensorFlow.
@@ -94,7 +96,9 @@ impl<const COLLECTIVE: usize> Collect<COLLECTIVE> {
         })?;
         let makes_results = !matches!(self.operation, Operation::Allreduce(_) | Operation::Broadcast { .. });
         let mut operation = self.operation.clone();
-        let mut kept = Kept { name: self.name.clone(), inputs: Vec::new(), outputs: Vec::new(), makes_results };
+        // Horovod's scripts look for the operation in an error, to tell a broken ring from a mistake.
+        let title = format!("Horovod{:?} `{}`", COLLECTIVES[COLLECTIVE], self.name);
+        let mut kept = Kept { title, inputs: Vec::new(), outputs: Vec::new(), makes_results };
         let mut tensors = Vec::new();
         if let Operation::Alltoall { splits } = &mut operation {
             *splits = read_splits(&call.input(1)?)?;
@@ -166,7 +170,7 @@ fn finish_apart(call: Call, kept: Kept, result: Result<Done, Error>) {
 }
 
 fn finish(call: Call, kept: Kept, result: Result<Done, Error>) {
-    let result = result.map_err(|error| failure(&kept.name, &error)).and_then(|done| kept.deliver(&call, &done));
+    let result = result.map_err(|error| failure(&kept.title, &error)).and_then(|done| kept.deliver(&call, &done));
     // Before TensorFlow goes on: what only it holds can be used again.
     drop(kept);
     call.finish(result);
@@ -192,7 +196,8 @@ impl Kept {
 
 fn deliver_numbers(call: &Call, index: usize, shape: &[usize], numbers: &[usize]) -> Result<(), Failure> {
     let output = call.output(index, DataType::I32, shape)?;
-    let bytes: Vec<u8> = numbers.iter().flat_map(|number| i32::try_from(*number).unwrap_or(i32::MAX).to_ne_bytes()).collect();
+    let bytes: Vec<u8> =
+        numbers.iter().flat_map(|number| i32::try_from(*number).unwrap_or(i32::MAX).to_ne_bytes()).collect();
     output.buffer().as_mut_slice().copy_from_slice(&bytes);
     Ok(())
 }
@@ -210,13 +215,13 @@ fn read_splits(tensor: &TensorRef) -> Result<Option<Vec<usize>>, Failure> {
     Ok(if numbers.is_empty() { None } else { Some(numbers) })
 }
 
-fn failure(name: &str, error: &Error) -> Failure {
+fn failure(title: &str, error: &Error) -> Failure {
     let code = match error {
         Error::Invalid(_) => Code::InvalidArgument,
         Error::Mismatch(_) => Code::FailedPrecondition,
         _ => Code::Unknown,
     };
-    Failure::new(code, format!("{name}: {error}"))
+    Failure::new(code, format!("{title}: {error}"))
 }
 
 fn dtype(tensor: &TensorRef) -> Result<DataType, Failure> {

@@ -54,7 +54,11 @@ pub(crate) fn tensorflow_register(symbols: HashMap<String, usize>) -> PyResult<V
 /// The name of an operation, which is Horovod's; none if it has no such form.
 fn name(collective: Collective, is_group: bool) -> Option<String> {
     let can_group = matches!(collective, Collective::Allreduce | Collective::Allgather | Collective::Reducescatter);
-    if is_group { can_group.then(|| format!("HorovodGrouped{collective:?}")) } else { Some(format!("Horovod{collective:?}")) }
+    if is_group {
+        can_group.then(|| format!("HorovodGrouped{collective:?}"))
+    } else {
+        Some(format!("Horovod{collective:?}"))
+    }
 }
 
 fn define(collective: Collective, is_group: bool, name: &str) -> Result<(), Failure> {

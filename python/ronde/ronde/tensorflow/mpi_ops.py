@@ -116,9 +116,10 @@ def broadcast_(variables, root_rank, name=None, process_set=global_process_set):
     """The root's values, into the caller's own variables; returns them."""
     results = []
     for index, variable in enumerate(variables):
-        own = None if name is None else f"{name}_{index}"
-        variable.assign(broadcast(variable, root_rank, own or _variable_name(variable), process_set=process_set))
-        results.append(_tensor(variable))
+        own = _variable_name(variable) if name is None else f"{name}_{index}"
+        assigned = variable.assign(broadcast(variable, root_rank, own, process_set=process_set))
+        with tf.control_dependencies([] if _executing_eagerly() or assigned is None else [assigned]):
+            results.append(variable.read_value() if hasattr(variable, "read_value") else _tensor(variable))
     return results
 
 
