@@ -14,7 +14,7 @@ SOAK_SECONDS ?= 300
 # How `make static` builds; `dev` is quicker, and its program bigger and slower.
 STATIC_PROFILE ?= release
 
-.PHONY: help preflight build demo check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-tensorflow e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
+.PHONY: help e2e-frameworks test-frameworks preflight build demo check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-tensorflow e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -81,6 +81,12 @@ e2e-tensorflow: build ## TensorFlow's parameter server as a Volcano job; brings 
 
 e2e-upgrade: build ## Upgrade from the program of another revision (FROM, by default the last tag), with pods running
 	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$PATH" e2e/upgrade.sh "$$(tools/target-dir.sh)/debug/ronde" $(FROM)
+
+e2e-frameworks: preflight ## TensorFlow and Keras with rings of processes; brings TensorFlow into a cache outside the checkout
+	@tools/test-frameworks.sh all $(LOCKED)
+
+test-frameworks: preflight ## A short form of that, which CI runs
+	@tools/test-frameworks.sh short $(LOCKED)
 
 conformance: build ## Compare our answers with those of a real kube-apiserver
 	@tools/conformance.sh

@@ -19,12 +19,12 @@ TIMEOUT_SECONDS = 300
 class Job:
     """A launcher with its hosts in a file, which it reads itself, and all that it says."""
 
-    def __init__(self, folder, hosts, words, program):
+    def __init__(self, folder, hosts, words, program, **variables):
         self.folder = folder
         self.set_hosts(hosts)
         file = str(folder / "hosts")
         environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(sys.path), RONDE_HOSTS_FILE=file)
-        environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] = "120"
+        environment.update(HOROVOD_GLOO_TIMEOUT_SECONDS="120", **variables)
         command = [HOROVODRUN, *words.split(), "--host-discovery-script", str(folder / "discover_hosts.sh"), sys.executable, *program]
         self.process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -27,6 +27,7 @@ impl SetId {
 pub enum DataType {
     U8,
     I8,
+    U16,
     I16,
     I32,
     I64,
@@ -38,14 +39,25 @@ pub enum DataType {
 }
 
 impl DataType {
-    pub const ALL: [Self; 10] =
-        [Self::U8, Self::I8, Self::I16, Self::I32, Self::I64, Self::F16, Self::BF16, Self::F32, Self::F64, Self::Bool];
+    pub const ALL: [Self; 11] = [
+        Self::U8,
+        Self::I8,
+        Self::U16,
+        Self::I16,
+        Self::I32,
+        Self::I64,
+        Self::F16,
+        Self::BF16,
+        Self::F32,
+        Self::F64,
+        Self::Bool,
+    ];
 
     /// Bytes per element.
     pub const fn size(self) -> usize {
         match self {
             Self::U8 | Self::I8 | Self::Bool => 1,
-            Self::I16 | Self::F16 | Self::BF16 => 2,
+            Self::U16 | Self::I16 | Self::F16 | Self::BF16 => 2,
             Self::I32 | Self::F32 => 4,
             Self::I64 | Self::F64 => 8,
         }
@@ -60,6 +72,7 @@ impl DataType {
         match self {
             Self::U8 => 0,
             Self::I8 => 1,
+            Self::U16 => 2,
             Self::I16 => 3,
             Self::I32 => 4,
             Self::I64 => 5,
@@ -81,6 +94,7 @@ impl fmt::Display for DataType {
         f.write_str(match self {
             Self::U8 => "uint8",
             Self::I8 => "int8",
+            Self::U16 => "uint16",
             Self::I16 => "int16",
             Self::I32 => "int32",
             Self::I64 => "int64",

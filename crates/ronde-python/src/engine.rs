@@ -7,7 +7,7 @@ use ronde_collective::{Engine as Inner, Error, Rank, SetId};
 
 use crate::{
     control_channel::ControlChannel,
-    forks,
+    current, forks,
     gate::{exception, wait_apart},
     handle::{self, Handle, Results},
     options::Options,
@@ -70,6 +70,7 @@ impl Engine {
             let end = move || engine.upgrade().iter().for_each(|engine| engine.shutdown());
             py.detach(|| client.on_release(end));
         }
+        current::set_engine(Arc::downgrade(&inner));
         Ok(Self { inner: Some(inner), pid: process::id(), forks: forks::count() })
     }
 

@@ -38,6 +38,16 @@ pub(crate) fn is_interrupted() -> bool {
     })
 }
 
+/// What a signal's handler has raised is raised again as soon as Python code runs: by the signal, once more.
+pub(crate) fn raise_again() {
+    if RAISED.take().is_some() {
+        Python::attach(|py| {
+            let again = py.import("signal").and_then(|signal| signal.call_method1("raise_signal", (2,)));
+            drop(again);
+        });
+    }
+}
+
 /// Waits in slices, without Python's lock; between them signals are heard.
 pub(crate) fn wait<T: Send>(py: Python<'_>, wait: impl Fn(Duration) -> Option<T> + Sync) -> PyResult<T> {
     loop {

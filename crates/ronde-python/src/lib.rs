@@ -5,6 +5,7 @@
 //! lets other Python threads run and hears Ctrl-C.
 
 mod control_channel;
+mod current;
 mod engine;
 mod forks;
 mod gate;
@@ -14,6 +15,7 @@ mod memory;
 mod options;
 mod request;
 mod server;
+mod tensorflow;
 
 use pyo3::prelude::*;
 
@@ -29,6 +31,7 @@ mod ronde {
         handle::{Handle, Results},
         log::log_to_stderr,
         server::Server,
+        tensorflow::{tensorflow_register, tensorflow_symbols},
     };
 
     #[pymodule_init]

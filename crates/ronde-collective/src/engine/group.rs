@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     driver::{Driver, Entry},
-    handle::{Completion, Handle},
+    handle::{Callback, Completion, Handle},
     work::{Done, Work},
 };
 use crate::{
@@ -112,6 +112,23 @@ impl Group {
         Ok(Handle { name, completion, group: Arc::clone(self) })
     }
 
+    /// Puts work in whose result is handed to a callback; a refusal is too.
+    pub(super) fn submit_with_callback(&self, work: Work, callback: Callback) {
+        let request = match work.request(&self.ranks) {
+            Ok(request) => Arc::new(request),
+            Err(error) => return callback.0(Err(error)),
+        };
+        let (completion, name) = (Arc::new(Completion::with_callback(callback)), Arc::clone(&request.name));
+        let entry = Entry { request, tensors: work.tensors, completion: Arc::clone(&completion), since: clock::now() };
+        if let Err(error) = self.put(entry) {
+            completion.finish(Err(error));
+            return completion.call_back();
+        }
+        // Nobody holds a handle, so the name is free as soon as the work is done.
+        self.abandon(&name, &completion);
+        self.call_helper();
+    }
+
     pub(super) fn put(&self, entry: Entry) -> Result<()> {
         entry.check()?;
         let mut inbox = lock(&self.inbox);
@@ -171,6 +188,8 @@ impl Group {
         if inbox.names.get(name).is_some_and(|known| known.is_abandoned) {
             inbox.names.remove(name);
         }
+        drop(inbox);
+        completion.call_back();
     }
 
     pub(super) fn has_new(&self) -> bool {

@@ -1,6 +1,7 @@
 //! The caller's end of a request: asks whether it is done, waits for it, takes the result.
 
 use std::{
+    fmt,
     sync::{
         Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -31,11 +32,36 @@ pub(super) struct Completion {
 #[derive(Debug, Default)]
 struct Slot {
     result: Option<Result<Done>>,
+    /// Who gets it instead of somebody who waits.
+    callback: Option<Callback>,
     /// Who sleeps until it is there: waking nobody would cost a system call for every operation.
     sleepers: usize,
 }
 
+/// What is called with a result, once, by the thread that drives.
+pub(super) struct Callback(pub(super) Box<dyn FnOnce(Result<Done>) + Send>);
+
+impl fmt::Debug for Callback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Callback")
+    }
+}
+
 impl Completion {
+    pub(super) fn with_callback(callback: Callback) -> Self {
+        Self { slot: Mutex::new(Slot { callback: Some(callback), ..Slot::default() }), ..Self::default() }
+    }
+
+    /// Calls who wanted to be called. Not under a lock: the callee may put new work in.
+    pub(super) fn call_back(&self) {
+        let mut slot = lock(&self.slot);
+        if let Some(callback) = slot.callback.take() {
+            let result = slot.result.take().unwrap_or(Err(Error::Shutdown(None)));
+            drop(slot);
+            callback.0(result);
+        }
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.is_done.load(Ordering::Acquire)
     }

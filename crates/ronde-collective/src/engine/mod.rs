@@ -30,7 +30,7 @@ use self::{
     driver::{Driver, Entry},
     execute::Executor,
     group::Group,
-    handle::Completion,
+    handle::{Callback, Completion},
     sets::Registry,
 };
 use crate::{
@@ -112,6 +112,15 @@ impl Engine {
     /// If the work makes no sense on this rank alone, its name is in flight, or the engine is of no more use.
     pub fn submit(&self, work: Work) -> Result<Handle> {
         self.group_of(&work)?.submit(work, false)
+    }
+
+    /// Puts work in and returns at once; `callback` gets the result, or the refusal. The engine stands still while it
+    /// runs, so it must not wait for anything.
+    pub fn submit_with_callback(&self, work: Work, callback: impl FnOnce(Result<Done>) + Send + 'static) {
+        match self.group_of(&work) {
+            Ok(group) => group.submit_with_callback(work, Callback(Box::new(callback))),
+            Err(error) => callback(Err(error)),
+        }
     }
 
     /// As [`Engine::submit`], for a caller that will wait at once, and so do the work in its own thread where possible.

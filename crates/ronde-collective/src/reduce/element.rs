@@ -93,6 +93,7 @@ macro_rules! integer {
 
 integer!(u8, 1);
 integer!(i8, 1);
+integer!(u16, 2);
 integer!(i16, 2);
 integer!(i32, 4);
 integer!(i64, 8);

@@ -21,6 +21,7 @@ macro_rules! for_lane {
         match $dtype {
             DataType::U8 => $function::<u8>($($argument),*),
             DataType::I8 => $function::<i8>($($argument),*),
+            DataType::U16 => $function::<u16>($($argument),*),
             DataType::I16 => $function::<i16>($($argument),*),
             DataType::I32 => $function::<i32>($($argument),*),
             DataType::I64 => $function::<i64>($($argument),*),
@@ -119,6 +120,7 @@ fn neutral(dtype: DataType, op: ReduceOp) -> [u8; 8] {
     match dtype {
         DataType::U8 => of!(u8, 0, u8::MAX, 1),
         DataType::I8 => of!(i8, i8::MIN, i8::MAX, 1),
+        DataType::U16 => of!(u16, 0, u16::MAX, 1),
         DataType::I16 => of!(i16, i16::MIN, i16::MAX, 1),
         DataType::I32 => of!(i32, i32::MIN, i32::MAX, 1),
         DataType::I64 => of!(i64, i64::MIN, i64::MAX, 1),

@@ -48,6 +48,7 @@ fn bytes_of(dtype: DataType, values: &[i8]) -> Vec<u8> {
         match dtype {
             DataType::U8 => to.copy_from_slice(&value.unsigned_abs().to_ne_bytes()),
             DataType::I8 => to.copy_from_slice(&value.to_ne_bytes()),
+            DataType::U16 => to.copy_from_slice(&u16::from(value.unsigned_abs()).to_ne_bytes()),
             DataType::I16 => to.copy_from_slice(&i16::from(*value).to_ne_bytes()),
             DataType::I32 => to.copy_from_slice(&i32::from(*value).to_ne_bytes()),
             DataType::I64 => to.copy_from_slice(&i64::from(*value).to_ne_bytes()),
@@ -60,7 +61,7 @@ fn bytes_of(dtype: DataType, values: &[i8]) -> Vec<u8> {
 
 fn simple(dtype: DataType, op: ReduceOp, a: i8, b: i8) -> Vec<u8> {
     let [x, y] = match dtype {
-        DataType::U8 => [i16::from(a.unsigned_abs()), i16::from(b.unsigned_abs())],
+        DataType::U8 | DataType::U16 => [i16::from(a.unsigned_abs()), i16::from(b.unsigned_abs())],
         DataType::Bool => [i16::from(a > 0), i16::from(b > 0)],
         _ => [i16::from(a), i16::from(b)],
     };

@@ -11,6 +11,7 @@ fn bytes_of(dtype: DataType, values: &[u8]) -> Vec<u8> {
         match dtype {
             DataType::U8 | DataType::I8 => vec![value],
             DataType::Bool => vec![u8::from(value > 0)],
+            DataType::U16 => u16::from(value).to_ne_bytes().to_vec(),
             DataType::I16 => i16::from(value).to_ne_bytes().to_vec(),
             DataType::I32 => i32::from(value).to_ne_bytes().to_vec(),
             DataType::I64 => i64::from(value).to_ne_bytes().to_vec(),
