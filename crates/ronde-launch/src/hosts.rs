@@ -16,7 +16,7 @@ pub struct Host {
 /// What is wrong with a list of hosts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostsError {
-    #[error("`{text}` is not `host:slots`{origin}")]
+    #[error("`{text}` is not a valid host entry{origin}")]
     Syntax { text: String, origin: Origin },
     #[error("host `{name}` has no slots{origin}")]
     NoSlots { name: String, origin: Origin },
@@ -159,20 +159,20 @@ mod tests {
         check("a,b:3", "a=1 b=3");
         check("127.0.0.1:2", "127.0.0.1=2");
         check("[fd00::1]:2,[::1]", "fd00::1=2 ::1=1");
-        check("fe80::1%eth0,a", "`fe80::1%eth0` is not `host:slots`");
+        check("fe80::1%eth0,a", "`fe80::1%eth0` is not a valid host entry");
         check("[fe80::1%eth0]:1", "fe80::1%eth0=1");
-        check("", "`` is not `host:slots`");
-        check("a:2,", "`` is not `host:slots`");
+        check("", "`` is not a valid host entry");
+        check("a:2,", "`` is not a valid host entry");
         check("a:2,a:3", "host `a` is listed twice");
         check("a:0", "host `a` has no slots");
-        check("a:-1", "`a:-1` is not `host:slots`");
-        check("a:two", "`a:two` is not `host:slots`");
-        check("a:+2", "`a:+2` is not `host:slots`");
-        check("a:99999999999999999999", "`a:99999999999999999999` is not `host:slots`");
-        check("-oProxyCommand=x:1", "`-oProxyCommand=x:1` is not `host:slots`");
-        check("a b:2", "`a b:2` is not `host:slots`");
-        check("user@a:2", "`user@a:2` is not `host:slots`");
-        check("[a]:2", "`[a]:2` is not `host:slots`");
+        check("a:-1", "`a:-1` is not a valid host entry");
+        check("a:two", "`a:two` is not a valid host entry");
+        check("a:+2", "`a:+2` is not a valid host entry");
+        check("a:99999999999999999999", "`a:99999999999999999999` is not a valid host entry");
+        check("-oProxyCommand=x:1", "`-oProxyCommand=x:1` is not a valid host entry");
+        check("a b:2", "`a b:2` is not a valid host entry");
+        check("user@a:2", "`user@a:2` is not a valid host entry");
+        check("[a]:2", "`[a]:2` is not a valid host entry");
     }
 
     #[test]
@@ -182,9 +182,9 @@ mod tests {
         check("# two\n\n  a   slots = 2 # first\r\nb\nc:3\n[::1] slots=2\n::2 slots=1", "a=2 b=1 c=3 ::1=2 ::2=1");
         check("", "no hosts in the hostfile");
         check("# nothing\n\n", "no hosts in the hostfile");
-        check("a slots=2\nb slot=4\n", "`b slot=4` is not `host:slots` (line 2 of the hostfile)");
-        check("a max_slots=2", "`a max_slots=2` is not `host:slots` (line 1 of the hostfile)");
-        check("a slots=2 x", "`a slots=2 x` is not `host:slots` (line 1 of the hostfile)");
+        check("a slots=2\nb slot=4\n", "`b slot=4` is not a valid host entry (line 2 of the hostfile)");
+        check("a max_slots=2", "`a max_slots=2` is not a valid host entry (line 1 of the hostfile)");
+        check("a slots=2 x", "`a slots=2 x` is not a valid host entry (line 1 of the hostfile)");
         check("a\n\na slots=3", "host `a` is listed twice (line 3 of the hostfile)");
         check("a slots=0", "host `a` has no slots (line 1 of the hostfile)");
     }

@@ -130,6 +130,6 @@ mod tests {
     fn a_card_that_makes_no_sense_is_named() {
         let cards = [written(&config(7), &LIMITS), vec![0xff]];
         let error = Settings::of_all(&cards).unwrap_err().to_string();
-        assert_eq!(error, "cannot form the ring: the settings of rank 1 are malformed");
+        assert_eq!(error, "cannot form the ring: rank 1 sent malformed settings");
     }
 }

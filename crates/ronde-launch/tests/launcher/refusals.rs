@@ -35,7 +35,7 @@ fn bad_input_is_refused_with_a_hint() {
     check(
         "a host without a number",
         "-np 1 -H a:x true",
-        &format!("error: cannot use the hosts\n  cause: `a:x` is not `host:slots`{LIST_HINT}"),
+        &format!("error: cannot use the hosts\n  cause: `a:x` is not a valid host entry{LIST_HINT}"),
     );
     check(
         "a host twice",
@@ -45,7 +45,7 @@ fn bad_input_is_refused_with_a_hint() {
     check(
         "a wrong line",
         "-np 1 -hostfile bad-hosts true",
-        "error: cannot use the hosts\n  cause: `b slots=two` is not `host:slots` (line 2 of the hostfile)\n\n\
+        "error: cannot use the hosts\n  cause: `b slots=two` is not a valid host entry (line 2 of the hostfile)\n\n\
          hint: a line of a hostfile is `node1 slots=4`\n",
     );
     check(
