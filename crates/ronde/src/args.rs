@@ -33,7 +33,7 @@ pub use self::{
 };
 use crate::{arena::JobType, failure::EXIT_CODES};
 
-/// Distributed training on one machine or any Kubernetes. Begin with: up, submit, list, get, logs.
+/// Distributed training on one machine or any Kubernetes. Begin with: demo, up, submit, list, get, logs.
 #[derive(Debug, Parser)]
 #[command(name = "ronde", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub struct Args {
@@ -51,6 +51,8 @@ pub enum Verb {
     /// Start the ranks of a training job, on this machine or over ssh; the same as horovodrun.
     #[command(disable_help_flag = true)]
     Run(RunArgs),
+    /// Watch an elastic training on this machine: workers join, leave and are killed.
+    Demo(DemoArgs),
     /// Make this machine a Kubernetes cluster and select its context.
     Up(UpArgs),
     /// Submit a training job.
@@ -156,6 +158,18 @@ pub struct DataDirArgs {
     #[arg(long, value_name = "DIR", env = "RONDE_DATA_DIR", hide_env_values = true)]
     pub data_dir: Option<PathBuf>,
 }
+/// It takes less than a minute, has a cluster of its own, and leaves nothing behind but the picture.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct DemoArgs {
+    /// Python with NumPy and the package `ronde` [default: python3].
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+
+    /// Where to write the picture of the training.
+    #[arg(long, value_name = "FILE", default_value = "demo.svg")]
+    pub picture: PathBuf,
+}
+
 
 #[derive(Debug, Clone, ClapArgs)]
 pub struct UpArgs {

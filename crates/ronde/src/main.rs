@@ -3,7 +3,7 @@
 //! Each verb is a file of its own name. Everything that decides lives in the library crates; this one only meets
 //! the terminal, the files and the signals of one machine.
 //!
-//! Inside: `args.rs` is the whole command line; `up/`, `down/`, `status.rs`, `backup/`, `apply.rs`, `delete.rs`,
+//! Inside: `args.rs` is the whole command line; `demo/`, `up/`, `down/`, `status.rs`, `backup/`, `apply.rs`, `delete.rs`,
 //! `get.rs` (with `show.rs` for one job), `list.rs`, `logs/`, `job.rs`, `queue/` and `install/` (charts, through
 //! Helm) are the verbs, and arena's `submit/`, `scale.rs`, `attach.rs`, `suspend.rs`, `prune.rs`, `top.rs`; `arena/`
 //! is what the name `arena` changes (arguments before they are parsed, types of jobs); in `submit/`, `check.rs` finds
@@ -26,6 +26,7 @@ mod commands;
 mod completion;
 mod data_dir;
 mod delete;
+mod demo;
 mod down;
 mod environment;
 mod failure;
@@ -148,6 +149,7 @@ fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Logs(args) => logs::run(&args, context),
         Verb::Job(args) => job::run(&args, context),
         Verb::Queue(args) => queue::run(&args, context),
+        Verb::Demo(args) => demo::run(&args, context),
         Verb::Install(args) => install::install(&args, context),
         Verb::Uninstall(args) => install::uninstall(&args, context),
         Verb::Operator(args) => operator::run(&args, context),

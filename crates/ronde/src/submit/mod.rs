@@ -9,7 +9,7 @@ pub mod file;
 mod follow;
 mod pods;
 mod shell;
-mod sight;
+pub mod sight;
 pub mod state;
 mod training;
 mod volumes;
