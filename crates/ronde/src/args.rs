@@ -11,7 +11,7 @@ use std::{
     path::PathBuf,
 };
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args as ClapArgs, Command, Parser, Subcommand, ValueEnum};
 use ronde_control::scheduling::Scheduler;
 use ronde_text::quantity::Quantity;
 
@@ -118,6 +118,13 @@ pub enum Verb {
     Whoami(WhoamiArgs),
 }
 
+/// Lets options take `-3`, so that they say themselves what is wrong with it.
+pub fn with_negative_numbers(command: Command) -> Command {
+    let takes = |arg: &Arg| arg.get_action().takes_values() && !arg.is_positional();
+    let command = command.mut_args(|arg| if takes(&arg) { arg.allow_negative_numbers(true) } else { arg });
+    command.mut_subcommands(with_negative_numbers)
+}
+
 /// The launcher reads its own command line: it is horovodrun's.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct RunArgs {
@@ -151,13 +158,6 @@ impl Verb {
     }
 }
 
-/// Where an instance keeps its data.
-#[derive(Debug, Clone, ClapArgs)]
-pub struct DataDirArgs {
-    /// Directory of the instance [default: ~/.local/share/ronde, for root /var/lib/ronde].
-    #[arg(long, value_name = "DIR", env = "RONDE_DATA_DIR", hide_env_values = true)]
-    pub data_dir: Option<PathBuf>,
-}
 /// It takes less than a minute, has a cluster of its own, and leaves nothing behind but the picture.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct DemoArgs {
@@ -170,6 +170,13 @@ pub struct DemoArgs {
     pub picture: PathBuf,
 }
 
+/// Where an instance keeps its data.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct DataDirArgs {
+    /// Directory of the instance [default: ~/.local/share/ronde, for root /var/lib/ronde].
+    #[arg(long, value_name = "DIR", env = "RONDE_DATA_DIR", hide_env_values = true)]
+    pub data_dir: Option<PathBuf>,
+}
 
 #[derive(Debug, Clone, ClapArgs)]
 pub struct UpArgs {
