@@ -34,7 +34,7 @@ enum AgentFailure {
     Install { folder: String, source: io::Error },
     #[error("cannot use the job's secret")]
     Secret { source: SecretError },
-    #[error("RONDE_AGENT_PORT is `{0}`, not a port number")]
+    #[error("RONDE_AGENT_PORT is `{0}`, which is not a port")]
     Port(String),
     #[error(transparent)]
     Agent(#[from] AgentError),

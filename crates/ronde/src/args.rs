@@ -11,7 +11,7 @@ use std::{
     path::PathBuf,
 };
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args as ClapArgs, Command, Parser, Subcommand, ValueEnum};
 use ronde_control::scheduling::Scheduler;
 use ronde_text::quantity::Quantity;
 
@@ -33,7 +33,7 @@ pub use self::{
 };
 use crate::{arena::JobType, failure::EXIT_CODES};
 
-/// Distributed training on one machine or any Kubernetes. Begin with: up, submit, list, get, logs.
+/// Distributed training on one machine or any Kubernetes. Begin with: demo, up, submit, list, get, logs.
 #[derive(Debug, Parser)]
 #[command(name = "ronde", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub struct Args {
@@ -51,6 +51,8 @@ pub enum Verb {
     /// Start the ranks of a training job, on this machine or over ssh; the same as horovodrun.
     #[command(disable_help_flag = true)]
     Run(RunArgs),
+    /// Watch an elastic training on this machine: workers join, leave and are killed.
+    Demo(DemoArgs),
     /// Make this machine a Kubernetes cluster and select its context.
     Up(UpArgs),
     /// Submit a training job.
@@ -87,11 +89,11 @@ pub enum Verb {
     Queue(QueueArgs),
     /// Create or update objects from manifests, by server-side apply.
     Apply(ApplyArgs),
-    /// Show whether the cluster of this machine runs, where, and what it holds.
+    /// Show whether the cluster of this machine is running, where, and what it holds.
     Status(StatusArgs),
-    /// Stop it with all of its pods, and take its context out of the kubeconfig.
+    /// Stop the cluster of this machine with all its pods, and remove its context from the kubeconfig.
     Down(DownArgs),
-    /// Save all objects and keys of this machine's cluster to a file, also while it runs.
+    /// Save all objects and keys of this machine's cluster to a file, even while it is running.
     Backup(BackupArgs),
     /// Create a data directory from a backup.
     Restore(RestoreArgs),
@@ -114,6 +116,13 @@ pub enum Verb {
     /// Show which user the cluster sees.
     #[command(hide = true)]
     Whoami(WhoamiArgs),
+}
+
+/// Lets options take `-3`, so that they say themselves what is wrong with it.
+pub fn with_negative_numbers(command: Command) -> Command {
+    let takes = |arg: &Arg| arg.get_action().takes_values() && !arg.is_positional();
+    let command = command.mut_args(|arg| if takes(&arg) { arg.allow_negative_numbers(true) } else { arg });
+    command.mut_subcommands(with_negative_numbers)
 }
 
 /// The launcher reads its own command line: it is horovodrun's.
@@ -149,6 +158,18 @@ impl Verb {
     }
 }
 
+/// It takes less than a minute, has a cluster of its own, and leaves nothing behind but the picture.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct DemoArgs {
+    /// Python with NumPy and the package `ronde` [default: python3].
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+
+    /// Where to write the picture of the training.
+    #[arg(long, value_name = "FILE", default_value = "demo.svg")]
+    pub picture: PathBuf,
+}
+
 /// Where an instance keeps its data.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct DataDirArgs {
@@ -176,7 +197,7 @@ pub struct UpArgs {
     #[command(flatten)]
     pub placing: PlacingArgs,
 
-    /// Go on in the background once it is ready; the log is DIR/ronde.log.
+    /// Run in the background once it is ready; the log is DIR/ronde.log.
     #[arg(short, long)]
     pub detach: bool,
 
@@ -209,7 +230,7 @@ impl PlacingArgs {
 /// How the machine appears as nodes.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct NodeArgs {
-    /// Divide the machine into so many nodes; 0 leaves the bare API, in which nothing is placed, run or controlled.
+    /// Number of nodes to divide the machine into; 0 serves the bare API, without scheduler, controllers and pods.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=NODES_MAX))]
     #[arg(env = "RONDE_NODES", hide_env_values = true)]
     pub nodes: u32,
@@ -230,7 +251,7 @@ pub struct NodeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub pod_pids_limit: Option<u64>,
 
-    /// How far pods are kept apart from this machine.
+    /// How pods are isolated from this machine.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub isolation: IsolationArg,
 }
@@ -240,7 +261,7 @@ const NODES_MAX: i64 = 1000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum IsolationArg {
-    /// The best that the machine allows; what is missing is said.
+    /// As much as the machine allows; what is missing is reported.
     Auto,
     /// All of it, or `ronde up` refuses.
     Full,
@@ -265,7 +286,7 @@ pub struct DownArgs {
     #[arg(long, value_name = "NAME")]
     pub instance: Option<String>,
 
-    /// Stop every instance of yours on this machine, and remove what is left of those whose data directory is gone.
+    /// Stop all your instances on this machine, and remove what is left of those whose data directory is gone.
     #[arg(long, conflicts_with_all = ["instance", "delete_data"])]
     pub all: bool,
 }
@@ -295,11 +316,11 @@ pub struct StatusArgs {
     #[command(flatten)]
     pub data_dir: DataDirArgs,
 
-    /// List every instance of yours on this machine, also those whose data directory is gone.
+    /// List all your instances on this machine, including those whose data directory is gone.
     #[arg(long)]
     pub all: bool,
 
-    /// How to write it.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: StatusOutput,
 }

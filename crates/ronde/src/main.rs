@@ -3,13 +3,13 @@
 //! Each verb is a file of its own name. Everything that decides lives in the library crates; this one only meets
 //! the terminal, the files and the signals of one machine.
 //!
-//! Inside: `args.rs` is the whole command line; `up/`, `down/`, `status.rs`, `backup/`, `apply.rs`, `delete.rs`,
+//! Inside: `args.rs` is the whole command line; `demo/`, `up/`, `down/`, `status.rs`, `backup/`, `apply.rs`, `delete.rs`,
 //! `get.rs` (with `show.rs` for one job), `list.rs`, `logs/`, `job.rs`, `queue/` and `install/` (charts, through
 //! Helm) are the verbs, and arena's `submit/`, `scale.rs`, `attach.rs`, `suspend.rs`, `prune.rs`, `top.rs`; `arena/`
 //! is what the name `arena` changes (arguments before they are parsed, types of jobs); in `submit/`, `check.rs` finds
 //! every fault, `sight.rs` what pods will not see, and `training.rs` and `batch.rs` build, purely; `jobs/any.rs` is a
 //! job of either kind, `show/training.rs` and `list/arena.rs` are arena's forms; `objects.rs` reads and writes the
-//! kinds that are known by type, `mirror.rs` follows them and `wait.rs` waits for a state of them, with words;
+//! kinds that are known by type, `watch.rs` follows them and `wait.rs` waits for a state of them, with words;
 //! `jobs.rs` says why a job waits, and `jobs/trouble.rs` what is wrong with its pods; `words.rs` reads kinds and
 //! names; `commands.rs` asks controllers for something; `failure.rs` and `printer.rs` say how things go wrong;
 //! `lock.rs` and `data_dir.rs` own the data directory, `instances.rs` lists those of a user; `kubeconfig/` edits the
@@ -26,6 +26,7 @@ mod commands;
 mod completion;
 mod data_dir;
 mod delete;
+mod demo;
 mod down;
 mod environment;
 mod failure;
@@ -40,13 +41,12 @@ mod lock;
 mod logging;
 mod logs;
 mod manifest;
-mod mirror;
 mod objects;
 mod operator;
+mod partial_failure;
 mod printer;
 mod prune;
 mod queue;
-mod refusals;
 mod resources;
 mod rsh;
 mod run;
@@ -60,6 +60,7 @@ mod table;
 mod top;
 mod up;
 mod wait;
+mod watch;
 mod whoami;
 mod words;
 
@@ -75,7 +76,7 @@ use crate::{
     args::{Args, TRAINING_VERBS, Verb},
     environment::Environment,
     failure::{Answer, Blame, Outcome},
-    printer::Printer,
+    printer::{LostOutput, Printer},
 };
 
 /// What every verb gets.
@@ -101,7 +102,8 @@ fn main() -> ExitCode {
     let has_one_code = caller.is_arena || args.verb.is_of_training();
     let context = Context { environment: Environment::read(), printer: Printer { quiet: args.quiet, caller }, caller };
     panic::set_hook(Box::new(|bug| printer::bug(&bug.to_string())));
-    let code = match panic::catch_unwind(AssertUnwindSafe(|| run(args.verb, &context))) {
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| run(args.verb, &context)));
+    let code = match outcome.map(|outcome| or_lost(outcome, context.printer)) {
         Ok(Ok(answer)) => answer.exit_code(),
         Ok(Err(failure)) => match context.printer.failure(&*failure) {
             code if code != Blame::Bug.exit_code() && has_one_code => Answer::No.exit_code(),
@@ -110,6 +112,14 @@ fn main() -> ExitCode {
         Err(_) => Blame::Bug.exit_code(),
     };
     ExitCode::from(code)
+}
+
+/// A command has failed, whatever it did, if its output did not arrive.
+fn or_lost(outcome: Outcome, printer: Printer) -> Outcome {
+    match (outcome, printer.lost()) {
+        (Ok(_), Some(lost)) => Err(lost.into()),
+        (outcome, _) => outcome,
+    }
 }
 
 /// Reads the arguments; without a good answer, returns the exit code.
@@ -124,11 +134,14 @@ fn read(words: Vec<String>, caller: Caller) -> Result<Args, u8> {
     })?;
     let verb = words.get(1).map(String::as_str).unwrap_or_default();
     let has_one_code = caller.is_arena || TRAINING_VERBS.contains(&verb);
-    let mut command = Args::command().name(caller.name()).bin_name(caller.name());
+    let mut command = args::with_negative_numbers(Args::command()).name(caller.name()).bin_name(caller.name());
     let found = command.try_get_matches_from_mut(words).and_then(|found| Args::from_arg_matches(&found));
     found.map_err(|error| {
-        // Nobody is there to be told when it cannot be printed.
-        let _ = error.print();
+        if let Err(lost) = error.print()
+            && let Some(lost) = LostOutput::of(lost)
+        {
+            return printer.failure(&lost);
+        }
         let answer = if error.use_stderr() { Answer::No } else { Answer::Done };
         if answer == Answer::Done || has_one_code { answer.exit_code() } else { Blame::User.exit_code() }
     })
@@ -136,6 +149,7 @@ fn read(words: Vec<String>, caller: Caller) -> Result<Args, u8> {
 
 fn run(verb: Verb, context: &Context) -> Outcome {
     match verb {
+        Verb::Demo(args) => demo::run(&args, context),
         Verb::Up(args) => up::run(&args, context),
         Verb::Down(args) => down::run(&args, context),
         Verb::Status(args) => status::run(&args, context),

@@ -9,7 +9,7 @@ pub mod file;
 mod follow;
 mod pods;
 mod shell;
-mod sight;
+pub mod sight;
 pub mod state;
 mod training;
 mod volumes;
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use self::{
     check::{Faults, Leave, Plain},
-    state::Beside,
+    state::Companion,
 };
 use crate::{
     Context,
@@ -43,10 +43,15 @@ use crate::{
 /// Why a job that makes sense was not submitted.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
-    #[error("the job {name} is already exist, please delete it first. use '{program} delete {name}'")]
-    JobExists { name: String, program: &'static str },
+    #[error("job `{name}` already exists")]
+    JobExists { name: String },
+    #[error("ConfigMap `{name}` already exists")]
+    StateExists { name: String, job: String },
+    /// The same, word for word as arena says it.
+    #[error("the job {name} is already exist, please delete it first. use 'arena delete {name}'")]
+    ArenaJobExists { name: String },
     #[error("the job configmap {name} is already exist, please delete it first")]
-    StateExists { name: String, job: String, program: &'static str },
+    ArenaStateExists { name: String, job: String },
     #[error("there is no priority class `{name}`")]
     Priority { name: String },
     #[error("cannot create {title}; the job was not submitted")]
@@ -63,9 +68,12 @@ impl Failure for SubmitError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::JobExists { .. } => None,
-            Self::StateExists { job, program, .. } => {
-                Some(format!("it was left behind by an earlier submission; remove it with `{program} delete {job}`"))
+            Self::ArenaJobExists { .. } => None,
+            Self::JobExists { name } => {
+                Some(format!("choose another name, or delete the job first with `ronde delete {name}`"))
+            }
+            Self::StateExists { job, .. } | Self::ArenaStateExists { job, .. } => {
+                Some(format!("it was left behind by an earlier submission; remove it with `ronde delete {job}`"))
             }
             Self::Priority { .. } => Some("`ronde get priorityclasses` lists them".to_owned()),
             Self::Create { source, .. } => source.hint(),
@@ -97,8 +105,8 @@ struct Submission<'a> {
     how: &'a SubmitHow,
     plain: Plain<'a>,
     job: AnyJob,
-    state: Beside,
-    beside: Vec<Beside>,
+    state: Companion,
+    companions: Vec<Companion>,
 }
 
 fn build(job: &SubmitJob) -> Result<Submission<'_>, Faults> {
@@ -148,17 +156,17 @@ fn assemble<'a>(
         return Err(Faults { job_type, faults });
     }
     let job = build(&plain);
-    let beside = state::beside(&plain);
-    let titles: Vec<String> = beside.iter().map(|one| one.title.clone()).chain([job.title()]).collect();
+    let companions = state::companions(&plain);
+    let titles: Vec<String> = companions.iter().map(|one| one.title.clone()).chain([job.title()]).collect();
     let state = state::config_map(&plain, values, &titles);
-    Ok(Submission { common, how: &common.how, plain, job, state, beside })
+    Ok(Submission { common, how: &common.how, plain, job, state, companions })
 }
 
 impl Submission<'_> {
     fn print(&self, context: &Context) {
         let job = job_json(&self.job);
         let all: Vec<&Value> =
-            [&self.state.body].into_iter().chain(self.beside.iter().map(|one| &one.body)).chain([&job]).collect();
+            [&self.state.body].into_iter().chain(self.companions.iter().map(|one| &one.body)).chain([&job]).collect();
         match self.how.output {
             ManifestOutput::Yaml => {
                 let documents: Vec<String> = all.into_iter().map(get::yaml).collect();
@@ -211,7 +219,7 @@ impl Submission<'_> {
                 return Err(failure);
             }
         };
-        if let Err(error) = self.create_beside(client, namespace, &job).await {
+        if let Err(error) = self.create_companions(client, namespace, &job).await {
             take_back(client, &[job.path(), self.state.path(namespace)]).await;
             return Err(error.into());
         }
@@ -220,15 +228,22 @@ impl Submission<'_> {
 
     /// Looks for what would be in the way.
     async fn look_around(&self, client: &Client, namespace: &str, context: &Context) -> Result<(), Box<dyn Failure>> {
-        let (name, program) = (self.job.name(), context.caller.name());
+        let (name, is_arena) = (self.job.name(), context.caller.is_arena);
         let is_same_kind =
             |other: &AnyJob| matches!(other, AnyJob::Training(_)) == matches!(self.job, AnyJob::Training(_));
         if any::find_all(client, namespace, &name).await?.iter().any(is_same_kind) {
-            return Err(SubmitError::JobExists { name, program }.into());
+            let error = if is_arena { SubmitError::ArenaJobExists { name } } else { SubmitError::JobExists { name } };
+            return Err(error.into());
         }
         let state = state::name(&name, self.job.job_type());
         if objects::find_if_served::<ConfigMap>(client, Some(namespace), &state).await?.is_some() {
-            return Err(SubmitError::StateExists { name: state, job: name, program }.into());
+            let (name, job) = (state, name);
+            let error = if is_arena {
+                SubmitError::ArenaStateExists { name, job }
+            } else {
+                SubmitError::StateExists { name, job }
+            };
+            return Err(error.into());
         }
         let Some(priority) = &self.common.priority else { return Ok(()) };
         match objects::find_if_served::<PriorityClass>(client, None, priority).await {
@@ -240,9 +255,9 @@ impl Submission<'_> {
     }
 
     /// Creates what goes with the job, and gives it to the job.
-    async fn create_beside(&self, client: &Client, namespace: &str, job: &AnyJob) -> Result<(), SubmitError> {
+    async fn create_companions(&self, client: &Client, namespace: &str, job: &AnyJob) -> Result<(), SubmitError> {
         let owner = job.reference();
-        for one in &self.beside {
+        for one in &self.companions {
             let mut one = one.clone();
             one.owned_by(&owner);
             create(client, namespace, &one).await?;
@@ -254,7 +269,7 @@ impl Submission<'_> {
         let (printer, caller) = (context.printer, context.caller);
         printer.data(format_args!("{} created", self.state.title));
         printer.data(format_args!("{} labeled", self.state.title));
-        for title in self.beside.iter().map(|one| one.title.clone()).chain([job.title()]) {
+        for title in self.companions.iter().map(|one| one.title.clone()).chain([job.title()]) {
             printer.data(format_args!("{title} created"));
         }
         let (name, job_type, program) = (job.name(), job.job_type(), caller.name());
@@ -289,7 +304,7 @@ async fn create_job(client: &Client, namespace: &str, job: &AnyJob) -> Result<An
 }
 
 /// Creates what goes with a job.
-pub async fn create(client: &Client, namespace: &str, one: &Beside) -> Result<(), SubmitError> {
+pub async fn create(client: &Client, namespace: &str, one: &Companion) -> Result<(), SubmitError> {
     let path = format!("{}?fieldManager={FIELD_MANAGER}", one.collection(namespace));
     let request = Request::post(path).header(CONTENT_TYPE, "application/json");
     let sent = client::send(client, request, one.body.to_string().into_bytes()).await;
@@ -297,7 +312,7 @@ pub async fn create(client: &Client, namespace: &str, one: &Beside) -> Result<()
 }
 
 /// Makes a ConfigMap that is there already go with a job.
-pub async fn give(client: &Client, state: &Beside, namespace: &str, job: &AnyJob) -> Result<(), SubmitError> {
+pub async fn give(client: &Client, state: &Companion, namespace: &str, job: &AnyJob) -> Result<(), SubmitError> {
     let patch = json!({"metadata": {"ownerReferences": [job.reference()]}});
     let path = format!("{}?fieldManager={FIELD_MANAGER}", state.path(namespace));
     let request = Request::patch(path).header(CONTENT_TYPE, "application/merge-patch+json");

@@ -153,14 +153,17 @@ impl Look<'_> {
         }
     }
 
-    /// Follows the command to the first program that does something.
     fn at_command(&mut self) {
         if self.plain.command.trim().is_empty() {
             let hint = "put the command after the flags, in quotes".to_owned();
             self.fault("the job has no command: images are not pulled on this machine".to_owned(), hint);
         }
-        let mut folder = Some(PathBuf::from(&self.plain.common.working_dir));
-        for command in shell::commands(&self.plain.command) {
+        self.follow(Some(PathBuf::from(&self.plain.common.working_dir)), &self.plain.command.clone());
+    }
+
+    /// Follows a command to the first program that does something.
+    fn follow(&mut self, mut folder: Option<PathBuf>, text: &str) {
+        for command in shell::commands(text) {
             let changes_path = |word: &str| word.starts_with("PATH=");
             if command.assignments.iter().any(|word| changes_path(word)) {
                 return;
@@ -194,8 +197,11 @@ impl Look<'_> {
         } else {
             self.at_path(program);
         }
-        let script = words.iter().position(|word| word.as_deref().is_some_and(is_interpreter));
-        let script = script.and_then(|at| script_of(&words[at + 1..]));
+        let interpreter = words.iter().position(|word| word.as_deref().is_some_and(is_interpreter));
+        if let Some(inner) = interpreter.and_then(|at| inner_command(&words[at..])) {
+            return self.follow(folder.map(Path::to_owned), inner);
+        }
+        let script = interpreter.and_then(|at| script_of(&words[at + 1..]));
         if let (Some(script), Some(folder)) = (&script, folder) {
             known.push((folder.join(script), script.clone()));
         }
@@ -375,12 +381,26 @@ fn is_interpreter(program: &str) -> bool {
     INTERPRETERS.contains(&name)
 }
 
+/// Returns the command that a shell gets as a word: `bash -ec 'python3 train.py'`. What a login shell (`-l`, `-i`) finds,
+/// its profile decides.
+fn inner_command(words: &[Word]) -> Option<&str> {
+    let (shell, words) = words.split_first()?;
+    let name = shell.as_deref()?.rsplit('/').next()?;
+    let is_flag = |word: &&str| word.starts_with('-') && !word.starts_with("--");
+    let flags: Vec<&str> = words.iter().map_while(Word::as_deref).take_while(is_flag).collect();
+    let is_known = ["bash", "sh"].contains(&name) && !flags.iter().any(|flag| flag.contains(['l', 'i']));
+    let takes_command = flags.last().is_some_and(|flag| flag.ends_with('c'));
+    words.get(flags.len())?.as_deref().filter(|_| is_known && takes_command)
+}
+
 /// Returns the script among the words behind an interpreter.
 fn script_of(words: &[Word]) -> Option<String> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_deref()? {
-            "-c" | "-m" | "-e" | "-" | "-s" => return None,
+            "-m" | "-e" | "-" | "-s" => return None,
+            // Also as `-lc`, `-ec`.
+            option if option.starts_with('-') && !option.starts_with("--") && option.ends_with('c') => return None,
             "-W" | "-X" | "-o" => drop(words.next()),
             option if option.starts_with('-') => {}
             script => return Some(script.to_owned()),

@@ -9,6 +9,7 @@ fn every_verb_explains_itself() {
     let sandbox = Sandbox::new();
     let all = [
         "--help",
+        "demo --help",
         "up --help",
         "down --help",
         "status --help",
@@ -44,6 +45,8 @@ fn arguments_that_make_no_sense_are_refused() {
         "dance",
         "up --listen 0.0.0.0:6443",
         "up --listen here",
+        "up --nodes -3",
+        "submit etjob --name a --workers -3 true",
         "apply",
         "get",
         "get pods -o xml",
