@@ -26,6 +26,8 @@ mod commands;
 mod completion;
 mod data_dir;
 mod delete;
+#[cfg(test)]
+mod documents;
 mod down;
 mod environment;
 mod failure;

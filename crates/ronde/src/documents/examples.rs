@@ -1,0 +1,175 @@
+//! Commands in the code blocks of the documentation: each one must be one that the program understands.
+//!
+//! Prompts and comments are taken off, lines that end with a backslash joined, words split as a shell does. What is
+//! inside of quotes after `submit` is read too, because it is a command of the job.
+
+use clap::{CommandFactory as _, error::ErrorKind};
+use ronde_launch::args::Arguments;
+
+use super::root;
+use crate::{arena::arguments, args::Args};
+
+/// Pages whose commands are tried.
+const PAGES: [&str; 5] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "charts/horovod/README.md"];
+/// Languages of code blocks that are no commands.
+const NO_COMMANDS: [&str; 5] = ["python", "yaml", "json", "text", "toml"];
+/// Commands in front of ours that mean something else by its name.
+const OTHERS: [&str; 4] = ["cargo", "ln", "docker", "pip"];
+
+#[test]
+fn every_command_in_the_documentation_exists() {
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for (page, text) in pages() {
+        for line in command_lines(&text) {
+            for words in segments(&line) {
+                count += 1;
+                faults.extend(fault(&words).map(|fault| format!("{page}: {line}\n    {fault}")));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(count > 50, "only {count} commands were found: the pages are not read as they should be");
+}
+
+/// Returns the pages with their texts: those named above, and all below `docs` that are written by hand.
+fn pages() -> Vec<(String, String)> {
+    let mut names: Vec<String> = PAGES.map(str::to_owned).into();
+    for entry in fs_err::read_dir(root().join("docs")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name.ends_with(".md") {
+            names.push(format!("docs/{name}"));
+        }
+    }
+    names.sort();
+    let read = |name: String| (fs_err::read_to_string(root().join(&name)).unwrap(), name);
+    names.into_iter().map(read).map(|(text, name)| (name, text)).collect()
+}
+
+/// Returns the lines of all code blocks that somebody would type, without their prompts.
+fn command_lines(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut parts = text.split("\n```");
+    parts.next();
+    while let Some(block) = parts.next() {
+        parts.next();
+        let (language, body) = block.split_once('\n').unwrap_or_default();
+        if NO_COMMANDS.contains(&language) {
+            continue;
+        }
+        let joined = body.replace("\\\n", " ");
+        let has_prompts = joined.lines().any(|line| line.starts_with("$ "));
+        for line in joined.lines() {
+            match line.split_once("$ ") {
+                Some((prompt, line)) if !prompt.contains(' ') => found.push(line.trim().to_owned()),
+                _ if has_prompts => {}
+                _ => found.push(line.trim().to_owned()),
+            }
+        }
+    }
+    found
+}
+
+/// Splits a line as a shell does, into the words of each command of ours in it.
+fn segments(line: &str) -> Vec<Vec<String>> {
+    let mut all: Vec<Vec<String>> = vec![Vec::new()];
+    let (mut word, mut is_word, mut quote) = (String::new(), false, None);
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (None, '#') if !is_word => break,
+            (None, '\'' | '"') => (quote, is_word) = (Some(letter), true),
+            (Some(open), _) if letter == open => quote = None,
+            (None | Some('"'), '\\') => word.extend(letters.next()),
+            (None, ' ' | '|' | '&' | ';' | '>') => {
+                if std::mem::take(&mut is_word) {
+                    all.last_mut().unwrap().push(std::mem::take(&mut word));
+                }
+                if letter != ' ' {
+                    all.push(Vec::new());
+                }
+            }
+            _ => {
+                word.push(letter);
+                is_word = true;
+            }
+        }
+    }
+    if is_word {
+        all.last_mut().unwrap().push(word);
+    }
+    all.iter().flat_map(|words| ours(words)).collect()
+}
+
+/// Returns the part of a command that is for a program of ours, and the commands of jobs inside of it.
+fn ours(words: &[String]) -> Vec<Vec<String>> {
+    if words.first().is_some_and(|first| OTHERS.contains(&first.as_str())) {
+        return Vec::new();
+    }
+    let is_ours = |word: &String| ["ronde", "arena", "horovodrun", "make"].contains(&word.as_str());
+    let Some(at) = words.iter().position(is_ours) else {
+        return Vec::new();
+    };
+    let mut found = vec![words[at..].to_vec()];
+    for word in words[at..].iter().filter(|word| word.trim_start().starts_with("horovodrun ")) {
+        found.extend(segments(word));
+    }
+    found
+}
+
+/// Says what is wrong with a command.
+fn fault(words: &[String]) -> Option<String> {
+    let (program, rest) = words.split_first()?;
+    match program.as_str() {
+        "make" => rest.iter().filter(|word| !word.contains('=')).find_map(|target| make_fault(target)),
+        "horovodrun" => launcher_fault(rest),
+        _ if rest.first().is_some_and(|verb| verb == "run") => launcher_fault(&rest[1..]),
+        _ => command_fault(words),
+    }
+}
+
+fn make_fault(target: &str) -> Option<String> {
+    let makefile = fs_err::read_to_string(root().join("Makefile")).unwrap();
+    (!makefile.contains(&format!("\n{target}:"))).then(|| format!("make has no target `{target}`"))
+}
+
+/// Reads the arguments of the launcher; what a shell would fill in is a number everywhere that the pages use it.
+fn launcher_fault(words: &[String]) -> Option<String> {
+    let words: Vec<String> =
+        words.iter().map(|word| if word.contains('$') { "1".to_owned() } else { word.clone() }).collect();
+    let error = Arguments::read("horovodrun", &words).err()?;
+    (!is_help(error.kind())).then(|| error.to_string())
+}
+
+fn command_fault(words: &[String]) -> Option<String> {
+    let is_cut = words.iter().any(|word| word.contains('…'));
+    let words = if words[0] == "arena" { arguments::persistent(words.to_vec()) } else { words.to_vec() };
+    let translated = arguments::deprecated(words, &Args::command());
+    let error = Args::command().try_get_matches_from(translated.words).err()?;
+    let is_fine = is_help(error.kind()) || is_cut && error.kind() == ErrorKind::MissingRequiredArgument;
+    (!is_fine).then(|| error.to_string())
+}
+
+fn is_help(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
+}
+
+#[test]
+fn commands_that_do_not_exist_are_found() {
+    let faulty = |line: &str| segments(line).iter().any(|words| fault(words).is_some());
+    for line in [
+        "ronde dance",
+        "ronde up --sideways",
+        "FOO=1 ronde get pods --sideways | less",
+        "make dance",
+        "horovodrun --sideways python train.py",
+        "ronde run -np many python train.py",
+        "ronde submit etjob --name=a --workers=1 'horovodrun --sideways python train.py'",
+    ] {
+        assert!(faulty(line), "{line}");
+    }
+    for line in ["ronde up --detach  # or not", "make test", "horovodrun -np $N python train.py --sideways", "ls --all"]
+    {
+        assert!(!faulty(line), "{line}");
+    }
+}
