@@ -1,4 +1,4 @@
-//! Commands in the code blocks of the documentation: each one must be one that the program understands.
+//! Commands in the documentation: each one must be one that the program understands.
 //!
 //! Prompts and comments are taken off, lines that end with a backslash joined, words split as a shell does. What is
 //! inside of quotes after `submit` is read too, because it is a command of the job.
@@ -32,6 +32,49 @@ fn every_command_in_the_documentation_exists() {
     assert!(count > 50, "only {count} commands were found: the pages are not read as they should be");
 }
 
+#[test]
+fn every_command_within_a_sentence_exists() {
+    let mut faults = Vec::new();
+    for (page, text) in pages() {
+        for span in text.split('`').skip(1).step_by(2).filter(|span| span.starts_with("ronde ") && !span.contains('\n'))
+        {
+            let words: Vec<&str> = span.split_whitespace().skip(1).collect();
+            faults.extend(usage_fault(&words).map(|fault| format!("{page}: `{span}`: {fault}")));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Says which verb or flag of a usage does not exist; `[…]`, `A|B` and words for values are not looked at.
+fn usage_fault(words: &[&str]) -> Option<String> {
+    let mut command = Args::command();
+    command.build();
+    let mut left = words.iter();
+    let mut verb = &command;
+    for word in left.by_ref() {
+        match verb.find_subcommand(word) {
+            Some(below) => verb = below,
+            None if verb.get_name() == "ronde" && word.chars().all(|letter| letter.is_ascii_lowercase()) => {
+                return Some(format!("`{word}` is no verb"));
+            }
+            None => break,
+        }
+    }
+    if verb.get_name() == "run" {
+        return None;
+    }
+    let is_known = |flag: &str| {
+        let all = std::iter::once(verb).chain(verb.get_subcommands());
+        all.flat_map(clap::Command::get_arguments).any(|arg| {
+            let names = arg.get_long_and_visible_aliases().unwrap_or_default();
+            names.iter().any(|name| format!("--{name}") == flag)
+        })
+    };
+    let flags = words.iter().map(|word| word.trim_matches(['[', ']', ','])).take_while(|word| *word != "--");
+    let flags = flags.filter(|word| word.starts_with("--")).map(|word| word.split(['=', '|', '[']).next().unwrap());
+    flags.filter(|flag| !is_known(flag)).map(|flag| format!("`{flag}` is no flag")).next()
+}
+
 /// Returns the pages with their texts: those named above, and all below `docs` that are written by hand.
 fn pages() -> Vec<(String, String)> {
     let mut names: Vec<String> = PAGES.map(str::to_owned).into();
@@ -49,25 +92,26 @@ fn pages() -> Vec<(String, String)> {
 /// Returns the lines of all code blocks that somebody would type, without their prompts.
 fn command_lines(text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut parts = text.split("\n```");
-    parts.next();
-    while let Some(block) = parts.next() {
-        parts.next();
-        let (language, body) = block.split_once('\n').unwrap_or_default();
-        if NO_COMMANDS.contains(&language) {
-            continue;
-        }
-        let joined = body.replace("\\\n", " ");
-        let has_prompts = joined.lines().any(|line| line.starts_with("$ "));
-        for line in joined.lines() {
-            match line.split_once("$ ") {
-                Some((prompt, line)) if !prompt.contains(' ') => found.push(line.trim().to_owned()),
-                _ if has_prompts => {}
-                _ => found.push(line.trim().to_owned()),
-            }
+    let mut lines = text.lines().map(str::trim);
+    while let Some(line) = lines.next() {
+        let Some(language) = line.strip_prefix("```") else { continue };
+        let block: Vec<&str> = lines.by_ref().take_while(|line| !line.starts_with("```")).collect();
+        if !NO_COMMANDS.contains(&language) {
+            found.extend(typed_lines(&block.join("\n")));
         }
     }
     found
+}
+
+/// Returns the lines of a block that are commands: all of them, or those after a prompt if there is one.
+fn typed_lines(block: &str) -> Vec<String> {
+    let joined = block.replace("\\\n", " ");
+    let has_prompts = joined.lines().any(|line| line.starts_with("$ "));
+    let typed = |line: &str| match line.split_once("$ ") {
+        Some((prompt, line)) if !prompt.contains(' ') => Some(line.trim().to_owned()),
+        _ => (!has_prompts).then(|| line.to_owned()),
+    };
+    joined.lines().filter_map(typed).collect()
 }
 
 /// Splits a line as a shell does, into the words of each command of ours in it.
@@ -168,6 +212,8 @@ fn commands_that_do_not_exist_are_found() {
     ] {
         assert!(faulty(line), "{line}");
     }
+    assert!(usage_fault(&["dance"]).is_some() && usage_fault(&["queue", "list", "--sideways"]).is_some());
+    assert_eq!(usage_fault(&["job", "suspend|resume", "JOB", "[--timeout"]), None);
     for line in ["ronde up --detach  # or not", "make test", "horovodrun -np $N python train.py --sideways", "ls --all"]
     {
         assert!(!faulty(line), "{line}");
