@@ -35,7 +35,7 @@ static: preflight ## Build the ronde command so that it runs in any image, as ta
 demo: build ## See an elastic training: workers come, go and are killed, the loss falls; a picture at the end
 	cargo build $(LOCKED) -p ronde-python
 	@python="$$(tools/numpy-python.sh)" && package="$$(tools/python-tree.sh debug)" && \
-	examples/demo.sh "$$(tools/target-dir.sh)/debug/ronde" "$$python" "$$package"
+	PYTHONPATH="$$package" "$$(tools/target-dir.sh)/debug/ronde" demo --python "$$python"
 
 check: preflight ## The quick round: format, lints, unit tests
 	cargo fmt --all --check

@@ -11,7 +11,7 @@ use std::{
     path::PathBuf,
 };
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args as ClapArgs, Command, Parser, Subcommand, ValueEnum};
 use ronde_control::scheduling::Scheduler;
 use ronde_text::quantity::Quantity;
 
@@ -33,7 +33,7 @@ pub use self::{
 };
 use crate::{arena::JobType, failure::EXIT_CODES};
 
-/// Distributed training on one machine or any Kubernetes. Begin with: up, submit, list, get, logs.
+/// Distributed training on one machine or any Kubernetes. Begin with: demo, up, submit, list, get, logs.
 #[derive(Debug, Parser)]
 #[command(name = "ronde", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub struct Args {
@@ -51,6 +51,8 @@ pub enum Verb {
     /// Start the ranks of a training job, on this machine or over ssh; the same as horovodrun.
     #[command(disable_help_flag = true)]
     Run(RunArgs),
+    /// Watch an elastic training on this machine: workers join, leave and are killed.
+    Demo(DemoArgs),
     /// Make this machine a Kubernetes cluster and select its context.
     Up(UpArgs),
     /// Submit a training job.
@@ -116,6 +118,13 @@ pub enum Verb {
     Whoami(WhoamiArgs),
 }
 
+/// Lets options take `-3`, so that they say themselves what is wrong with it.
+pub fn with_negative_numbers(command: Command) -> Command {
+    let takes = |arg: &Arg| arg.get_action().takes_values() && !arg.is_positional();
+    let command = command.mut_args(|arg| if takes(&arg) { arg.allow_negative_numbers(true) } else { arg });
+    command.mut_subcommands(with_negative_numbers)
+}
+
 /// The launcher reads its own command line: it is horovodrun's.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct RunArgs {
@@ -147,6 +156,18 @@ impl Verb {
                 | Self::Prune(_)
         )
     }
+}
+
+/// It takes less than a minute, has a cluster of its own, and leaves nothing behind but the picture.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct DemoArgs {
+    /// Python with NumPy and the package `ronde` [default: python3].
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+
+    /// Where to write the picture of the training.
+    #[arg(long, value_name = "FILE", default_value = "demo.svg")]
+    pub picture: PathBuf,
 }
 
 /// Where an instance keeps its data.

@@ -22,7 +22,7 @@ use crate::{
     get,
     jobs::{
         self,
-        any::AnyJob,
+        any::{AnyJob, State},
         by_job,
         trouble::{self, Warnings},
     },
@@ -148,8 +148,7 @@ struct Row {
     queue: String,
     estimate: String,
     message: String,
-    /// Whether it waits for its start, or to go on, or has failed.
-    wants_reason: bool,
+    state: State,
     /// The name with its kind.
     title: String,
     /// As the sentence, only where it is shown: in a watch, rows that look the same are shown once.
@@ -172,7 +171,7 @@ impl Row {
             queue: job.queue().to_owned(),
             estimate: estimate.unwrap_or_else(|| "-".to_owned()),
             message: message.unwrap_or_default(),
-            wants_reason: job.state().wants_reason(),
+            state: job.state(),
             title: job.title(),
             object: None,
         }
@@ -201,11 +200,11 @@ impl<'a> List<'a> {
         Self { args, title: None, printer, layout: Layout::new(view), shown: BTreeMap::new() }
     }
 
-    /// Tells whether the sentence about a job is shown: in a wide table always, in another of a job that waits or failed.
-    fn shows_message(&self, wants_reason: bool) -> bool {
+    /// Tells whether the sentence about a job is shown: in a wide table always, in another if something is wrong.
+    fn shows_message(&self, state: State) -> bool {
         match self.args.output {
             GetOutput::Wide => true,
-            GetOutput::Table => wants_reason,
+            GetOutput::Table => state.shows_reason(),
             GetOutput::Json | GetOutput::Yaml | GetOutput::Name => false,
         }
     }
@@ -217,8 +216,9 @@ impl<'a> List<'a> {
     /// Makes the rows, and looks at pods if a job does not say why it is where it is.
     async fn explained_rows(&self, sources: &mut Sources<'_>) -> Result<BTreeMap<Key, Row>, Box<dyn Failure>> {
         let rows = self.rows(sources)?;
-        let is_unexplained = |row: &Row| row.wants_reason && row.message.is_empty();
-        if sources.pods.is_some() || !self.shows_message(true) || !rows.values().any(is_unexplained) {
+        let is_unexplained =
+            |row: &Row| row.state.wants_reason() && row.message.is_empty() && self.shows_message(row.state);
+        if sources.pods.is_some() || !rows.values().any(is_unexplained) {
             return Ok(rows);
         }
         sources.follow_pods().await?;
@@ -231,12 +231,12 @@ impl<'a> List<'a> {
         let mut rows = BTreeMap::new();
         for (job, object) in sources.jobs()? {
             let mut row = Row::of(&job, groups.get(job.uid()));
-            if row.wants_reason && row.message.is_empty() {
+            if row.state.wants_reason() && row.message.is_empty() {
                 let pods = pods.get(job.uid()).map_or(&[][..], Vec::as_slice);
                 row.message = trouble::of_job(&job, pods, &warnings).unwrap_or_default();
             }
             row.object = self.is_whole().then(|| object.clone());
-            if !self.shows_message(row.wants_reason) {
+            if !self.shows_message(row.state) {
                 row.message.clear();
             }
             let is_wanted = self.args.job_type.is_none_or(|wanted| row.job_type == wanted)

@@ -3,7 +3,7 @@
 //! Each verb is a file of its own name. Everything that decides lives in the library crates; this one only meets
 //! the terminal, the files and the signals of one machine.
 //!
-//! Inside: `args.rs` is the whole command line; `up/`, `down/`, `status.rs`, `backup/`, `apply.rs`, `delete.rs`,
+//! Inside: `args.rs` is the whole command line; `demo/`, `up/`, `down/`, `status.rs`, `backup/`, `apply.rs`, `delete.rs`,
 //! `get.rs` (with `show.rs` for one job), `list.rs`, `logs/`, `job.rs`, `queue/` and `install/` (charts, through
 //! Helm) are the verbs, and arena's `submit/`, `scale.rs`, `attach.rs`, `suspend.rs`, `prune.rs`, `top.rs`; `arena/`
 //! is what the name `arena` changes (arguments before they are parsed, types of jobs); in `submit/`, `check.rs` finds
@@ -26,6 +26,7 @@ mod commands;
 mod completion;
 mod data_dir;
 mod delete;
+mod demo;
 #[cfg(test)]
 mod documents;
 mod down;
@@ -77,7 +78,7 @@ use crate::{
     args::{Args, TRAINING_VERBS, Verb},
     environment::Environment,
     failure::{Answer, Blame, Outcome},
-    printer::Printer,
+    printer::{LostOutput, Printer},
 };
 
 /// What every verb gets.
@@ -103,7 +104,8 @@ fn main() -> ExitCode {
     let has_one_code = caller.is_arena || args.verb.is_of_training();
     let context = Context { environment: Environment::read(), printer: Printer { quiet: args.quiet, caller }, caller };
     panic::set_hook(Box::new(|bug| printer::bug(&bug.to_string())));
-    let code = match panic::catch_unwind(AssertUnwindSafe(|| run(args.verb, &context))) {
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| run(args.verb, &context)));
+    let code = match outcome.map(|outcome| or_lost(outcome, context.printer)) {
         Ok(Ok(answer)) => answer.exit_code(),
         Ok(Err(failure)) => match context.printer.failure(&*failure) {
             code if code != Blame::Bug.exit_code() && has_one_code => Answer::No.exit_code(),
@@ -112,6 +114,14 @@ fn main() -> ExitCode {
         Err(_) => Blame::Bug.exit_code(),
     };
     ExitCode::from(code)
+}
+
+/// A command has failed, whatever it did, if its output did not arrive.
+fn or_lost(outcome: Outcome, printer: Printer) -> Outcome {
+    match (outcome, printer.lost()) {
+        (Ok(_), Some(lost)) => Err(lost.into()),
+        (outcome, _) => outcome,
+    }
 }
 
 /// Reads the arguments; without a good answer, returns the exit code.
@@ -126,11 +136,14 @@ fn read(words: Vec<String>, caller: Caller) -> Result<Args, u8> {
     })?;
     let verb = words.get(1).map(String::as_str).unwrap_or_default();
     let has_one_code = caller.is_arena || TRAINING_VERBS.contains(&verb);
-    let mut command = Args::command().name(caller.name()).bin_name(caller.name());
+    let mut command = args::with_negative_numbers(Args::command()).name(caller.name()).bin_name(caller.name());
     let found = command.try_get_matches_from_mut(words).and_then(|found| Args::from_arg_matches(&found));
     found.map_err(|error| {
-        // Nobody is there to be told when it cannot be printed.
-        let _ = error.print();
+        if let Err(lost) = error.print()
+            && let Some(lost) = LostOutput::of(lost)
+        {
+            return printer.failure(&lost);
+        }
         let answer = if error.use_stderr() { Answer::No } else { Answer::Done };
         if answer == Answer::Done || has_one_code { answer.exit_code() } else { Blame::User.exit_code() }
     })
@@ -138,6 +151,7 @@ fn read(words: Vec<String>, caller: Caller) -> Result<Args, u8> {
 
 fn run(verb: Verb, context: &Context) -> Outcome {
     match verb {
+        Verb::Demo(args) => demo::run(&args, context),
         Verb::Up(args) => up::run(&args, context),
         Verb::Down(args) => down::run(&args, context),
         Verb::Status(args) => status::run(&args, context),

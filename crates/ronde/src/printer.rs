@@ -7,6 +7,7 @@ use std::{
     error::Error,
     fmt,
     io::{self, Write as _},
+    sync::{Arc, OnceLock},
 };
 
 use crate::{
@@ -48,8 +49,17 @@ impl Printer {
         let mut out = io::stdout().lock();
         match out.write_all(bytes).and_then(|()| out.flush()) {
             Ok(()) => Reader::There,
-            Err(_) => Reader::Gone,
+            Err(error) => {
+                // The first failure is the one to tell.
+                LostOutput::of(error).into_iter().for_each(|lost| drop(LOST.set(lost)));
+                Reader::Gone
+            }
         }
+    }
+
+    /// Returns why data was lost, if it was.
+    pub fn lost(self) -> Option<LostOutput> {
+        LOST.get().cloned()
     }
 
     /// Shows a failure and returns the exit code.
@@ -61,6 +71,29 @@ impl Printer {
         };
         let _ = io::stderr().lock().write_all(text.as_bytes());
         failure.blame().exit_code()
+    }
+}
+
+/// Why data did not reach stdout: verbs go on writing, and the end of the program tells.
+static LOST: OnceLock<LostOutput> = OnceLock::new();
+
+/// Data was not written.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("cannot write to the standard output")]
+pub struct LostOutput {
+    source: Arc<io::Error>,
+}
+
+impl LostOutput {
+    /// A reader that has gone away has lost nothing that it wanted.
+    pub fn of(error: io::Error) -> Option<Self> {
+        (error.kind() != io::ErrorKind::BrokenPipe).then(|| Self { source: Arc::new(error) })
+    }
+}
+
+impl Failure for LostOutput {
+    fn blame(&self) -> Blame {
+        Blame::Environment
     }
 }
 

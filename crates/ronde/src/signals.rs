@@ -34,6 +34,20 @@ pub fn stop_token(detached: bool, printer: Printer) -> io::Result<CancellationTo
     Ok(stop)
 }
 
+/// Returns what waits for the first signal that asks to stop; later ones are ignored. Needs a runtime.
+pub fn first_stop() -> io::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = Hangup::new(false)?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            () = hangup.recv() => {}
+        }
+    })
+}
+
 #[expect(clippy::exit, reason = "the second signal asks for exactly this")]
 fn end_now() -> ! {
     std::process::exit(i32::from(INTERRUPTED))

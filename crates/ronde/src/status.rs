@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
+use ronde_node::start;
 use serde::Serialize;
 
 use crate::{
@@ -45,6 +46,9 @@ struct Status {
     /// Whether the disk has too little room for more pods.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     disk_pressure: bool,
+    /// Pods that outlived a daemon which was killed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pods: usize,
     /// Stored objects by resource, as in `deployments.apps`; kinds without objects are left out.
     objects: BTreeMap<String, u64>,
 }
@@ -55,7 +59,10 @@ pub fn run(args: &StatusArgs, context: &Context) -> Outcome {
         return list(args.output, context);
     }
     let data_dir = DataDir::resolve(args.data_dir.data_dir.as_deref(), &context.environment)?;
-    let status = observe(&data_dir)?;
+    let mut status = observe(&data_dir)?;
+    if !status.running {
+        status.pods = pods_without_daemon(&data_dir, context)?;
+    }
     match args.output {
         StatusOutput::Json => {
             let json = serde_json::to_string_pretty(&status).expect("a status has only plain fields");
@@ -98,6 +105,7 @@ fn observe(data_dir: &DataDir) -> Result<Status, Box<dyn crate::failure::Failure
         data_bytes: if ours { data_dir.size()?.bytes } else { 0 },
         unready: None,
         disk_pressure: false,
+        pods: 0,
         objects: BTreeMap::new(),
     };
     if let Some(Holder { pid, about }) = holder {
@@ -117,6 +125,17 @@ fn observe(data_dir: &DataDir) -> Result<Status, Box<dyn crate::failure::Failure
         }
     }
     Ok(status)
+}
+
+/// Counts what still runs of an instance that does not.
+fn pods_without_daemon(data_dir: &DataDir, context: &Context) -> Result<usize, Box<dyn crate::failure::Failure>> {
+    let name = start::instance(data_dir.path());
+    Ok(instances::find(context)?.iter().filter(|instance| instance.name == name).map(|found| found.pods.len()).sum())
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// What the API says when it is ready.
@@ -183,6 +202,10 @@ fn render(status: &Status, now: Timestamp) -> String {
             (false, ..) => "not running".to_owned(),
         },
     );
+    if status.pods > 0 {
+        let pods = instances::count_pods(status.pods);
+        line("pods", format!("{pods} still running: `ronde up` takes them over, `ronde down` stops them"));
+    }
     if let Some(pid) = status.pid {
         line("process", pid.to_string());
     }

@@ -16,11 +16,8 @@ use crate::{
     Context,
     args::{GpuMode, TopArgs, TopJobArgs, TopNodeArgs, TopOutput, TopWhat},
     client, environment,
-    failure::{Answer, Failure, Outcome},
-    jobs::{
-        any::{self, State},
-        instances::Instance,
-    },
+    failure::{Answer, Blame, Failure, Outcome},
+    jobs::{any, instances::Instance},
     list::arena::{self, Row, Scope},
     objects,
     printer::Reader,
@@ -32,6 +29,23 @@ const GPU: &str = "nvidia.com/gpu";
 const GIB: i128 = 1 << 30;
 /// Between two looks of `--refresh`, as with arena.
 const PAUSE: Duration = Duration::from_secs(2);
+
+/// Nodes were asked for by names that no node has.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no node `{names}`")]
+struct MissingNodes {
+    names: String,
+}
+
+impl Failure for MissingNodes {
+    fn blame(&self) -> Blame {
+        Blame::User
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("`ronde top node` lists all nodes".to_owned())
+    }
+}
 
 /// Runs the verb.
 pub fn run(args: &TopArgs, context: &Context) -> Outcome {
@@ -88,9 +102,9 @@ async fn jobs(client: &Client, args: &TopJobArgs, context: &Context) -> Result<R
 }
 
 fn total(rows: &[Row]) -> String {
-    let running = rows.iter().filter(|row| matches!(row.job.state(), State::Running | State::Scaling));
+    let active = rows.iter().filter(|row| row.is_active());
     let (allocated, requested) =
-        running.fold((0, 0), |(allocated, requested), row| (allocated + row.allocated, requested + row.requested));
+        active.fold((0, 0), |(allocated, requested), row| (allocated + row.allocated, requested + row.requested));
     format!("Total Allocated/Requested GPUs of Training Jobs: {allocated}/{requested}")
 }
 
@@ -138,6 +152,7 @@ const RESOURCES: [&str; 3] = [GPU, "cpu", "memory"];
 
 async fn nodes(client: &Client, args: &TopNodeArgs, context: &Context) -> Result<Reader, Box<dyn Failure>> {
     let mut loads = fetch(client).await?;
+    check_names(&args.nodes, &loads)?;
     loads.retain(|load| args.nodes.is_empty() || args.nodes.contains(&load.name));
     loads.retain(|load| args.gpu_mode.is_none_or(|wanted| load.gpu_mode() == wanted));
     Ok(match args.output {
@@ -148,6 +163,13 @@ async fn nodes(client: &Client, args: &TopNodeArgs, context: &Context) -> Result
         }
         other => training::write(&to_json(&loads), other == TopOutput::Json, context.printer),
     })
+}
+
+/// Names every node that is asked for and not there.
+fn check_names(wanted: &[String], loads: &[Load]) -> Result<(), MissingNodes> {
+    let is_there = |name: &&String| loads.iter().any(|load| load.name == **name);
+    let missing: Vec<String> = wanted.iter().filter(|name| !is_there(name)).cloned().collect();
+    if missing.is_empty() { Ok(()) } else { Err(MissingNodes { names: missing.join("`, `") }) }
 }
 
 async fn fetch(client: &Client) -> Result<Vec<Load>, Box<dyn Failure>> {
@@ -293,6 +315,17 @@ mod tests {
         let metadata = json!({"name": format!("{node}-1"), "namespace": "ml"});
         let spec = json!({"nodeName": node, "containers": [{"name": "c", "resources": {"requests": requests}}]});
         serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": {"phase": phase}})).unwrap()
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_is_named() {
+        let loads = [Load::of(&node("a", "2"), &[])];
+        let check = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            check_names(&names, &loads).err().map(|error| error.to_string())
+        };
+        assert_eq!((check(&[]), check(&["a"])), (None, None));
+        assert_eq!(check(&["a", "x", "y"]).as_deref(), Some("there is no node `x`, `y`"));
     }
 
     #[test]

@@ -46,7 +46,9 @@ pub fn run(args: &RestoreArgs, context: &Context) -> Outcome {
         path.display(),
         created.strftime("%Y-%m-%d %H:%M:%S UTC")
     ));
-    context.printer.say("start it with `ronde up`: its pods are started anew, as after a reboot");
+    let option = args.data_dir.data_dir.is_some().then(|| format!(" --data-dir {}", path.display()));
+    let option = option.unwrap_or_default();
+    context.printer.say(format_args!("start it with `ronde up{option}`: its pods are started anew, as after a reboot"));
     Ok(Answer::Done)
 }
 

@@ -395,6 +395,11 @@ impl State {
     pub fn wants_reason(self) -> bool {
         matches!(self, Self::Pending | Self::Failed)
     }
+
+    /// Whether its sentence says what is wrong: a job that runs may be in a crash loop, or lack a part of its pods.
+    pub fn shows_reason(self) -> bool {
+        self.wants_reason() || matches!(self, Self::Running | Self::Scaling)
+    }
 }
 
 impl fmt::Display for State {

@@ -81,13 +81,14 @@ impl Row {
         Self { requested: job.requested_gpus(), allocated, node, reason, job }
     }
 
-    fn is_active(&self) -> bool {
+    /// Whether it has, or waits for, what it asks for.
+    pub fn is_active(&self) -> bool {
         matches!(self.job.state(), State::Pending | State::Running | State::Scaling)
     }
 
     /// What a job waits for that has not ended, or why it has failed.
     fn message(&self) -> Option<&str> {
-        self.reason.as_deref().filter(|_| self.is_active() || self.job.state() == State::Failed)
+        self.reason.as_deref().filter(|_| self.job.state().shows_reason())
     }
 
     fn cells(&self, now: Timestamp) -> Vec<String> {

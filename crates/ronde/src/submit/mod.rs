@@ -9,7 +9,7 @@ pub mod file;
 mod follow;
 mod pods;
 mod shell;
-mod sight;
+pub mod sight;
 pub mod state;
 mod training;
 mod volumes;
@@ -43,10 +43,15 @@ use crate::{
 /// Why a job that makes sense was not submitted.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
-    #[error("the job {name} is already exist, please delete it first. use '{program} delete {name}'")]
-    JobExists { name: String, program: &'static str },
+    #[error("job `{name}` already exists")]
+    JobExists { name: String },
+    #[error("ConfigMap `{name}` already exists")]
+    StateExists { name: String, job: String },
+    /// The same, word for word as arena says it.
+    #[error("the job {name} is already exist, please delete it first. use 'arena delete {name}'")]
+    ArenaJobExists { name: String },
     #[error("the job configmap {name} is already exist, please delete it first")]
-    StateExists { name: String, job: String, program: &'static str },
+    ArenaStateExists { name: String, job: String },
     #[error("there is no priority class `{name}`")]
     Priority { name: String },
     #[error("cannot create {title}; the job was not submitted")]
@@ -63,9 +68,12 @@ impl Failure for SubmitError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::JobExists { .. } => None,
-            Self::StateExists { job, program, .. } => {
-                Some(format!("it was left behind by an earlier submission; remove it with `{program} delete {job}`"))
+            Self::ArenaJobExists { .. } => None,
+            Self::JobExists { name } => {
+                Some(format!("choose another name, or delete the job first with `ronde delete {name}`"))
+            }
+            Self::StateExists { job, .. } | Self::ArenaStateExists { job, .. } => {
+                Some(format!("it was left behind by an earlier submission; remove it with `ronde delete {job}`"))
             }
             Self::Priority { .. } => Some("`ronde get priorityclasses` lists them".to_owned()),
             Self::Create { source, .. } => source.hint(),
@@ -220,15 +228,20 @@ impl Submission<'_> {
 
     /// Looks for what would be in the way.
     async fn look_around(&self, client: &Client, namespace: &str, context: &Context) -> Result<(), Box<dyn Failure>> {
-        let (name, program) = (self.job.name(), context.caller.name());
+        let (name, is_arena) = (self.job.name(), context.caller.is_arena);
         let is_same_kind =
             |other: &AnyJob| matches!(other, AnyJob::Training(_)) == matches!(self.job, AnyJob::Training(_));
         if any::find_all(client, namespace, &name).await?.iter().any(is_same_kind) {
-            return Err(SubmitError::JobExists { name, program }.into());
+            let error = if is_arena { SubmitError::ArenaJobExists { name } } else { SubmitError::JobExists { name } };
+            return Err(error.into());
         }
         let state = state::name(&name, self.job.job_type());
         if objects::find_if_served::<ConfigMap>(client, Some(namespace), &state).await?.is_some() {
-            return Err(SubmitError::StateExists { name: state, job: name, program }.into());
+            return Err(match is_arena {
+                true => SubmitError::ArenaStateExists { name: state, job: name },
+                false => SubmitError::StateExists { name: state, job: name },
+            }
+            .into());
         }
         let Some(priority) = &self.common.priority else { return Ok(()) };
         match objects::find_if_served::<PriorityClass>(client, None, priority).await {

@@ -153,14 +153,17 @@ impl Look<'_> {
         }
     }
 
-    /// Follows the command to the first program that does something.
     fn at_command(&mut self) {
         if self.plain.command.trim().is_empty() {
             let hint = "put the command after the flags, in quotes".to_owned();
             self.fault("the job has no command: images are not pulled on this machine".to_owned(), hint);
         }
-        let mut folder = Some(PathBuf::from(&self.plain.common.working_dir));
-        for command in shell::commands(&self.plain.command) {
+        self.follow(Some(PathBuf::from(&self.plain.common.working_dir)), &self.plain.command.clone());
+    }
+
+    /// Follows a command to the first program that does something.
+    fn follow(&mut self, mut folder: Option<PathBuf>, text: &str) {
+        for command in shell::commands(text) {
             let changes_path = |word: &str| word.starts_with("PATH=");
             if command.assignments.iter().any(|word| changes_path(word)) {
                 return;
@@ -194,8 +197,11 @@ impl Look<'_> {
         } else {
             self.at_path(program);
         }
-        let script = words.iter().position(|word| word.as_deref().is_some_and(is_interpreter));
-        let script = script.and_then(|at| script_of(&words[at + 1..]));
+        let interpreter = words.iter().position(|word| word.as_deref().is_some_and(is_interpreter));
+        if let Some(inner) = interpreter.and_then(|at| inner_command(&words[at..])) {
+            return self.follow(folder.map(Path::to_owned), inner);
+        }
+        let script = interpreter.and_then(|at| script_of(&words[at + 1..]));
         if let (Some(script), Some(folder)) = (&script, folder) {
             known.push((folder.join(script), script.clone()));
         }
@@ -373,6 +379,15 @@ fn is_interpreter(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or_default();
     let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
     INTERPRETERS.contains(&name)
+}
+
+/// Returns the command that a shell gets as a word: `bash -ec 'python3 train.py'`.
+fn inner_command(words: &[Word]) -> Option<&str> {
+    let name = words.first()?.as_deref()?.rsplit('/').next()?;
+    let is_flag = |word: &&Word| word.as_deref().is_some_and(|word| word.starts_with('-') && !word.starts_with("--"));
+    let at =
+        words.iter().skip(1).take_while(is_flag).position(|flag| flag.as_deref().is_some_and(|it| it.ends_with('c')));
+    words.get(at? + 2)?.as_deref().filter(|_| ["bash", "sh"].contains(&name))
 }
 
 /// Returns the script among the words behind an interpreter.

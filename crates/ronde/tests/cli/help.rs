@@ -9,6 +9,7 @@ fn every_verb_explains_itself() {
     let sandbox = Sandbox::new();
     let all = [
         "--help",
+        "demo --help",
         "up --help",
         "down --help",
         "status --help",

@@ -7,6 +7,7 @@
 mod arena;
 mod backup;
 mod charts;
+mod demo;
 mod help;
 mod jobs;
 mod kubeconfig;
