@@ -127,8 +127,8 @@ fn variables(text: &str) -> BTreeSet<String> {
 #[test]
 fn every_variable_is_documented() {
     let mut used = BTreeSet::new();
-    let sources = files("crates", ".rs").into_iter().chain(files("python/ronde/ronde", ".py"));
-    for source in sources.filter(|path| !path.contains("tests") && !path.contains("/documents/")) {
+    let read_by = files("crates", ".rs").into_iter().chain(files("python/ronde/ronde", ".py"));
+    for source in read_by.filter(|path| !path.contains("tests") && !path.contains("/documents/")) {
         // Variables are texts; macros and constants of tests are not in quotes.
         let text = read(&source);
         used.extend(variables(&text).into_iter().filter(|name| text.contains(&format!("\"{name}\""))));
