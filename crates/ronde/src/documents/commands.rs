@@ -103,7 +103,7 @@ fn arguments(command: &Command, level: usize) -> String {
 /// Returns how an argument is typed.
 fn spelling(arg: &Arg) -> String {
     let names =
-        arg.get_value_names().unwrap_or_default().iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
+        arg.get_value_names().unwrap_or_default().iter().map(clap::builder::Str::as_str).collect::<Vec<_>>().join(" ");
     let takes_value = arg.get_action().takes_values();
     let mut words: Vec<String> = arg.get_short().map(|short| format!("-{short}")).into_iter().collect();
     words.extend(arg.get_long().map(|long| format!("--{long}")));

@@ -79,9 +79,9 @@ fn usage_fault(words: &[&str]) -> Option<String> {
 fn pages() -> Vec<(String, String)> {
     let mut names: Vec<String> = PAGES.map(str::to_owned).into();
     for entry in fs_err::read_dir(root().join("docs")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        if name.ends_with(".md") {
-            names.push(format!("docs/{name}"));
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            names.push(format!("docs/{}", path.file_name().unwrap().display()));
         }
     }
     names.sort();
