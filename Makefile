@@ -11,10 +11,12 @@ LOCKED ?=
 FUZZ_SECONDS ?= 60
 # Seconds of chaos.
 SOAK_SECONDS ?= 300
+# Where `make install` puts programs.
+PREFIX ?= $(HOME)/.local
 # How `make static` builds; `dev` is quicker, and its program bigger and slower.
 STATIC_PROFILE ?= release
 
-.PHONY: help preflight build demo check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-tensorflow e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
+.PHONY: help preflight build demo install check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-tensorflow e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -36,6 +38,10 @@ demo: build ## See an elastic training: workers come, go and are killed, the los
 	cargo build $(LOCKED) -p ronde-python
 	@python="$$(tools/numpy-python.sh)" && package="$$(tools/python-tree.sh debug)" && \
 	PYTHONPATH="$$package" "$$(tools/target-dir.sh)/debug/ronde" demo --python "$$python"
+
+install: preflight ## Install an optimised ronde and horovodrun into PREFIX/bin, by default ~/.local/bin
+	cargo build $(LOCKED) --profile quick -p ronde --bin ronde
+	@tools/install.sh "$$(tools/target-dir.sh)/quick/ronde" "$(PREFIX)"
 
 check: preflight ## The quick round: format, lints, unit tests
 	cargo fmt --all --check

@@ -35,7 +35,7 @@ enum AgentFailure {
     Install { folder: String, source: io::Error },
     #[error("cannot use the job's secret")]
     Secret { source: SecretError },
-    #[error("RONDE_AGENT_PORT is `{0}`, which is no port")]
+    #[error("RONDE_AGENT_PORT is `{0}`, which is not a port")]
     Port(String),
     #[error(transparent)]
     Agent(#[from] AgentError),

@@ -17,8 +17,8 @@ use crate::{
     client::{self, ClientError},
     failure::{Blame, Failure, Outcome},
     manifest::{self, Manifest},
+    partial_failure::{self, Batch},
     printer::Printer,
-    refusals::{self, Batch},
     resources::{Catalogue, Resource, ResourceError},
 };
 
@@ -90,7 +90,7 @@ impl Run<'_> {
             }
         }
         let batch = Batch { total: manifests.len(), what: "objects", done: "applied" };
-        refusals::outcome(refused, batch, printer)
+        partial_failure::outcome(refused, batch, printer)
     }
 
     /// Applies one object; returns the line to print.

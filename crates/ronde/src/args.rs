@@ -89,11 +89,11 @@ pub enum Verb {
     Queue(QueueArgs),
     /// Create or update objects from manifests, by server-side apply.
     Apply(ApplyArgs),
-    /// Show whether the cluster of this machine runs, where, and what it holds.
+    /// Show whether the cluster of this machine is running, where, and what it holds.
     Status(StatusArgs),
-    /// Stop it with all of its pods, and take its context out of the kubeconfig.
+    /// Stop the cluster of this machine with all its pods, and remove its context from the kubeconfig.
     Down(DownArgs),
-    /// Save all objects and keys of this machine's cluster to a file, also while it runs.
+    /// Save all objects and keys of this machine's cluster to a file, even while it is running.
     Backup(BackupArgs),
     /// Create a data directory from a backup.
     Restore(RestoreArgs),
@@ -197,7 +197,7 @@ pub struct UpArgs {
     #[command(flatten)]
     pub placing: PlacingArgs,
 
-    /// Go on in the background once it is ready; the log is DIR/ronde.log.
+    /// Run in the background once it is ready; the log is DIR/ronde.log.
     #[arg(short, long)]
     pub detach: bool,
 
@@ -230,7 +230,7 @@ impl PlacingArgs {
 /// How the machine appears as nodes.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct NodeArgs {
-    /// Divide the machine into so many nodes; 0 leaves the bare API, in which nothing is placed, run or controlled.
+    /// Number of nodes to divide the machine into; 0 serves the bare API, without scheduler, controllers and pods.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=NODES_MAX))]
     #[arg(env = "RONDE_NODES", hide_env_values = true)]
     pub nodes: u32,
@@ -251,7 +251,7 @@ pub struct NodeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub pod_pids_limit: Option<u64>,
 
-    /// How far pods are kept apart from this machine.
+    /// How pods are isolated from this machine.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub isolation: IsolationArg,
 }
@@ -261,7 +261,7 @@ const NODES_MAX: i64 = 1000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum IsolationArg {
-    /// The best that the machine allows; what is missing is said.
+    /// As much as the machine allows; what is missing is reported.
     Auto,
     /// All of it, or `ronde up` refuses.
     Full,
@@ -286,7 +286,7 @@ pub struct DownArgs {
     #[arg(long, value_name = "NAME")]
     pub instance: Option<String>,
 
-    /// Stop every instance of yours on this machine, and remove what is left of those whose data directory is gone.
+    /// Stop all your instances on this machine, and remove what is left of those whose data directory is gone.
     #[arg(long, conflicts_with_all = ["instance", "delete_data"])]
     pub all: bool,
 }
@@ -316,11 +316,11 @@ pub struct StatusArgs {
     #[command(flatten)]
     pub data_dir: DataDirArgs,
 
-    /// List every instance of yours on this machine, also those whose data directory is gone.
+    /// List all your instances on this machine, including those whose data directory is gone.
     #[arg(long)]
     pub all: bool,
 
-    /// How to write it.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: StatusOutput,
 }

@@ -35,7 +35,7 @@ pub enum AttachError {
     Instance { job: String, instance: String, instances: Vec<String> },
     #[error("cannot exec into a container in a completed Instance; the current status of {instance} is {status}")]
     Completed { instance: String, status: String },
-    #[error("cannot make the terminal raw")]
+    #[error("cannot switch the terminal to raw mode")]
     Terminal { source: io::Error },
     #[error("the connection to instance `{instance}` broke")]
     Broken { instance: String, source: io::Error },

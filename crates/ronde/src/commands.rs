@@ -9,25 +9,25 @@ use ronde_api::{Action, Command};
 
 use crate::{
     failure::Failure,
-    mirror::Mirror,
-    objects::{self, mirror_one},
+    objects::{self, watch_one},
+    watch::Watch,
 };
 
-/// Gives a command and returns a mirror of it: the controller that takes it deletes it.
+/// Gives a command and returns a watch of it: the controller that takes it deletes it.
 pub async fn give<T: Resource>(
     client: &Client,
     namespace: &str,
     action: Action,
     target: &ObjectMeta,
-) -> Result<Mirror, Box<dyn Failure>> {
+) -> Result<Watch, Box<dyn Failure>> {
     let command = build::<T>(namespace, action, target);
     let given = objects::create(client, Some(namespace), &command).await?;
     let name = given["metadata"]["name"].as_str().unwrap_or_default();
-    mirror_one::<Command>(client, Some(namespace), name).await
+    watch_one::<Command>(client, Some(namespace), name).await
 }
 
 /// Says that nobody has taken a command, if that is so.
-pub fn untaken(command: &Mirror) -> Option<&'static str> {
+pub fn untaken(command: &Watch) -> Option<&'static str> {
     (!command.objects().is_empty()).then_some("no controller has taken the command yet")
 }
 

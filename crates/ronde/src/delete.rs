@@ -16,11 +16,11 @@ use crate::{
     failure::{Answer, Blame, Failure, Outcome},
     get::{AS_TABLE, Query, names_of},
     manifest,
-    mirror::Mirror,
     objects::is_missing,
-    refusals::{self, Batch},
+    partial_failure::{self, Batch},
     resources::{Catalogue, Resource, ResourceError},
     wait::{self, Progress},
+    watch::Watch,
     words::{self, Word},
 };
 
@@ -158,7 +158,7 @@ async fn delete_all(run: &Run<'_>, wishes: &[Wish]) -> Outcome {
             refused.push(failure);
         }
     }
-    refusals::outcome(refused, Batch { total, what: "objects", done: "deleted" }, run.context.printer)
+    partial_failure::outcome(refused, Batch { total, what: "objects", done: "deleted" }, run.context.printer)
 }
 
 impl Run<'_> {
@@ -247,16 +247,16 @@ pub async fn finish(
     if args.wait {
         let path = target.resource.path(target.namespace.as_deref(), None);
         let only = format!("metadata.name={}", target.name);
-        let mirror = Mirror::start(client, &path, &[("fieldSelector", &only)]).await?;
-        wait::until(&mut [mirror], args, context, |mirrors| Ok(progress(&title, uid, &mirrors[0]))).await?;
+        let watch = Watch::start(client, &path, &[("fieldSelector", &only)]).await?;
+        wait::until(&mut [watch], args, context, |watches| Ok(progress(&title, uid, &watches[0]))).await?;
     }
     context.printer.data(format_args!("{title} {}", if args.wait { "deleted" } else { "is being deleted" }));
     Ok(Answer::Done)
 }
 
-fn progress(title: &str, uid: &str, mirror: &Mirror) -> Progress {
+fn progress(title: &str, uid: &str, watch: &Watch) -> Progress {
     // Another one of the same name may be there already.
-    let left = mirror.objects().values().find(|object| object["metadata"]["uid"] == uid);
+    let left = watch.objects().values().find(|object| object["metadata"]["uid"] == uid);
     left.map_or(Progress::Done, |object| Progress::Waits(obstacle(title, object)))
 }
 

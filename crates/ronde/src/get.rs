@@ -24,11 +24,11 @@ use crate::{
         any::{self, AnyJob},
     },
     list,
-    mirror::strip,
     printer::{Printer, Reader},
     resources::{Catalogue, Resource, ResourceError},
     show,
     table::{Layout, View},
+    watch::strip,
     words::{self, Word},
 };
 

@@ -19,7 +19,7 @@ use crate::{
 /// Why instances could not be looked for or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstancesError {
-    #[error("cannot find out which instances there are")]
+    #[error("cannot list the instances")]
     Find { source: io::Error },
     #[error("no instance is named `{name}`")]
     Unknown { name: String },

@@ -11,10 +11,10 @@ use crate::{
     commands,
     failure::{Answer, Blame, Failure, Outcome},
     jobs::{self, by_job, is_final, phase, reason},
-    mirror::Mirror,
-    objects::{mirror_one, title},
+    objects::{title, watch_one},
     suspend,
     wait::{self, Progress},
+    watch::Watch,
 };
 
 /// Why a job does not do as it is told.
@@ -24,7 +24,7 @@ pub enum JobError {
     WrongPhase { verb: &'static str, name: String, phase: JobPhase, hint: &'static str },
     #[error("job `{name}` became {phase} before it could {verb}{why}")]
     Ended { verb: &'static str, name: String, phase: JobPhase, why: String },
-    #[error("job `{name}` was deleted meanwhile")]
+    #[error("job `{name}` was deleted in the meantime")]
     Gone { name: String },
 }
 
@@ -157,17 +157,17 @@ struct Goal<'a> {
 async fn follow(
     client: &Client,
     goal: Goal<'_>,
-    command: Option<Mirror>,
+    command: Option<Watch>,
     (args, context): (&JobVerbArgs, &Context),
 ) -> Result<(), Box<dyn Failure>> {
     let namespace = goal.before.metadata.namespace.as_deref();
-    let job = mirror_one::<Job>(client, namespace, &args.name).await?;
-    let groups = crate::objects::mirror::<PodGroup>(client, namespace, &[]).await?;
-    let mut mirrors: Vec<Mirror> = [job, groups].into_iter().chain(command).collect();
-    wait::until(&mut mirrors, args.wait, context, |mirrors| {
-        let groups = by_job(mirrors[1].all()?);
-        let untaken = mirrors.get(2).and_then(commands::untaken);
-        let job: Option<Job> = mirrors[0].one()?;
+    let job = watch_one::<Job>(client, namespace, &args.name).await?;
+    let groups = crate::objects::watch::<PodGroup>(client, namespace, &[]).await?;
+    let mut watches: Vec<Watch> = [job, groups].into_iter().chain(command).collect();
+    wait::until(&mut watches, args.wait, context, |watches| {
+        let groups = by_job(watches[1].all()?);
+        let untaken = watches.get(2).and_then(commands::untaken);
+        let job: Option<Job> = watches[0].one()?;
         Ok(goal.progress(job.as_ref(), groups.get(jobs::uid(goal.before)), untaken)?)
     })
     .await
@@ -265,14 +265,14 @@ mod tests {
         check("it runs again", Order::Restart, from(Running, Running, 2), "done");
         check("it ran again and failed", Order::Restart, from(Running, Failed, 2), "done");
         check("it goes on", Order::Resume, from(Aborted, Running, 2), "done");
-        check("it is gone", Order::Resume, (job(Aborted, 1), None), "error: job `mnist` was deleted meanwhile");
+        check("it is gone", Order::Resume, (job(Aborted, 1), None), "error: job `mnist` was deleted in the meantime");
         let mut other = job(Aborted, 1);
         other.metadata.uid = Some("u2".to_owned());
         check(
             "another of its name",
             Order::Suspend,
             (job(Running, 1), Some(other)),
-            "error: job `mnist` was deleted meanwhile",
+            "error: job `mnist` was deleted in the meantime",
         );
     }
 }

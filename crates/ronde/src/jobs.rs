@@ -17,6 +17,9 @@ use crate::{
     table::age,
 };
 
+/// The reason of a job that has begun to run; every other one of a job that runs is trouble.
+const STARTED: &str = "Started";
+
 /// Something that a user names is not there.
 #[derive(Debug, thiserror::Error)]
 pub enum MissingError {
@@ -125,6 +128,12 @@ pub fn reason(job: &Job, group: Option<&PodGroup>) -> Option<String> {
     if phase(job) == JobPhase::Pending { said.or(waits) } else { waits.or(said) }
 }
 
+/// Tells whether a job runs as it should, so that its sentence says nothing that its numbers do not.
+pub fn is_fine(job: &Job, group: Option<&PodGroup>) -> bool {
+    let has_started = job.status.as_ref().is_some_and(|status| status.state.reason == STARTED);
+    phase(job) == JobPhase::Running && has_started && group.and_then(unschedulable).is_none()
+}
+
 /// Says why a group waits, if it does.
 pub fn unschedulable(group: &PodGroup) -> Option<String> {
     let is_whole = matches!(group.phase(), Some(PodGroupPhase::Running | PodGroupPhase::Completed));
@@ -167,6 +176,15 @@ mod tests {
         check("it was preempted", state("Pending", preempted), Some(group("Inqueue", "True")), Some(preempted));
         check("a claim is missing", state("Pending", "waits for a claim"), None, Some("waits for a claim"));
         check("there is nothing to say", state("Running", ""), None, None);
+    }
+
+    #[test]
+    fn a_job_that_runs_is_fine_unless_a_pod_is_in_trouble_or_missing() {
+        let state = |phase: &str, reason: &str| job(json!({"state": {"phase": phase, "reason": reason}}));
+        assert!(is_fine(&state("Running", STARTED), Some(&group("Running", "True"))));
+        assert!(!is_fine(&state("Running", STARTED), Some(&group("Unknown", "True"))));
+        assert!(!is_fine(&state("Running", "CrashLoopBackOff"), None));
+        assert!(!is_fine(&state("Pending", STARTED), None));
     }
 
     #[test]

@@ -26,10 +26,10 @@ use crate::{
         by_job,
         trouble::{self, Warnings},
     },
-    mirror::{self, Key, Mirror},
     objects,
     printer::{Printer, Reader},
     table::{self, Layout, View, age_since},
+    watch::{self, Key, Watch},
 };
 
 const COLUMNS: [&str; 7] = ["NAME", "TYPE", "STATUS", "MINAVAILABLE", "RUNNINGS", "AGE", "QUEUE"];
@@ -72,7 +72,7 @@ async fn show(
     }
     let mut reader = list.show_all(rows);
     while args.watch && reader == Reader::There {
-        mirror::any_changed(&mut sources.mirrors).await?;
+        watch::any_changed(&mut sources.watches).await?;
         let rows = list.explained_rows(&mut sources).await?;
         reader = list.show_changes(rows);
     }
@@ -84,7 +84,7 @@ struct Sources<'a> {
     client: &'a Client,
     namespace: Option<&'a str>,
     /// Jobs and groups, then training jobs if there are such, then pods and what they complain about.
-    mirrors: Vec<Mirror>,
+    watches: Vec<Watch>,
     training: Option<usize>,
     /// Where the pods are, once somebody has asked for them: there may be very many.
     pods: Option<usize>,
@@ -92,28 +92,28 @@ struct Sources<'a> {
 
 impl<'a> Sources<'a> {
     async fn start(client: &'a Client, namespace: Option<&'a str>) -> Result<Self, Box<dyn Failure>> {
-        let mut mirrors = vec![objects::mirror::<Job>(client, namespace, &[]).await?];
-        mirrors.push(objects::mirror::<PodGroup>(client, namespace, &[]).await?);
-        let training = objects::mirror_if_served::<TrainingJob>(client, namespace).await?;
-        let place = training.is_some().then_some(mirrors.len());
-        mirrors.extend(training);
-        Ok(Self { client, namespace, mirrors, training: place, pods: None })
+        let mut watches = vec![objects::watch::<Job>(client, namespace, &[]).await?];
+        watches.push(objects::watch::<PodGroup>(client, namespace, &[]).await?);
+        let training = objects::watch_if_served::<TrainingJob>(client, namespace).await?;
+        let place = training.is_some().then_some(watches.len());
+        watches.extend(training);
+        Ok(Self { client, namespace, watches, training: place, pods: None })
     }
 
     async fn follow_pods(&mut self) -> Result<(), Box<dyn Failure>> {
-        self.pods = Some(self.mirrors.len());
-        self.mirrors.push(objects::mirror::<Pod>(self.client, self.namespace, &[]).await?);
-        self.mirrors.push(objects::mirror::<Event>(self.client, self.namespace, &[trouble::OF_PODS]).await?);
+        self.pods = Some(self.watches.len());
+        self.watches.push(objects::watch::<Pod>(self.client, self.namespace, &[]).await?);
+        self.watches.push(objects::watch::<Event>(self.client, self.namespace, &[trouble::OF_PODS]).await?);
         Ok(())
     }
 
     /// Returns the jobs, each with the object that it was read from.
     fn jobs(&self) -> Result<Vec<(AnyJob, &Value)>, ClientError> {
-        let of = |place: usize| self.mirrors[place].objects().values();
-        let batch = self.mirrors[0].all::<Job>()?.into_iter().map(AnyJob::from).zip(of(0));
+        let of = |place: usize| self.watches[place].objects().values();
+        let batch = self.watches[0].all::<Job>()?.into_iter().map(AnyJob::from).zip(of(0));
         let training = match self.training {
             Some(place) => {
-                self.mirrors[place].all::<TrainingJob>()?.into_iter().map(AnyJob::from).zip(of(place)).collect()
+                self.watches[place].all::<TrainingJob>()?.into_iter().map(AnyJob::from).zip(of(place)).collect()
             }
             None => Vec::new(),
         };
@@ -122,8 +122,8 @@ impl<'a> Sources<'a> {
 
     fn pods(&self) -> Result<(BTreeMap<String, Vec<Pod>>, Warnings), ClientError> {
         let Some(place) = self.pods else { return Ok(Default::default()) };
-        let warnings = Warnings::of(&self.mirrors[place + 1].all()?);
-        Ok((trouble::by_owner(self.mirrors[place].all()?), warnings))
+        let warnings = Warnings::of(&self.watches[place + 1].all()?);
+        Ok((trouble::by_owner(self.watches[place].all()?), warnings))
     }
 }
 
@@ -149,6 +149,8 @@ struct Row {
     estimate: String,
     message: String,
     state: State,
+    /// Whether its numbers say everything.
+    is_fine: bool,
     /// The name with its kind.
     title: String,
     /// As the sentence, only where it is shown: in a watch, rows that look the same are shown once.
@@ -172,6 +174,7 @@ impl Row {
             estimate: estimate.unwrap_or_else(|| "-".to_owned()),
             message: message.unwrap_or_default(),
             state: job.state(),
+            is_fine: matches!(job, AnyJob::Batch(job) if jobs::is_fine(job, group)),
             title: job.title(),
             object: None,
         }
@@ -201,10 +204,10 @@ impl<'a> List<'a> {
     }
 
     /// Tells whether the sentence about a job is shown: in a wide table always, in another if something is wrong.
-    fn shows_message(&self, state: State) -> bool {
+    fn shows_message(&self, row: &Row) -> bool {
         match self.args.output {
             GetOutput::Wide => true,
-            GetOutput::Table => state.shows_reason(),
+            GetOutput::Table => row.state.shows_reason() && !row.is_fine,
             GetOutput::Json | GetOutput::Yaml | GetOutput::Name => false,
         }
     }
@@ -216,8 +219,7 @@ impl<'a> List<'a> {
     /// Makes the rows, and looks at pods if a job does not say why it is where it is.
     async fn explained_rows(&self, sources: &mut Sources<'_>) -> Result<BTreeMap<Key, Row>, Box<dyn Failure>> {
         let rows = self.rows(sources)?;
-        let is_unexplained =
-            |row: &Row| row.state.wants_reason() && row.message.is_empty() && self.shows_message(row.state);
+        let is_unexplained = |row: &Row| row.state.wants_reason() && row.message.is_empty() && self.shows_message(row);
         if sources.pods.is_some() || !rows.values().any(is_unexplained) {
             return Ok(rows);
         }
@@ -226,7 +228,7 @@ impl<'a> List<'a> {
     }
 
     fn rows(&self, sources: &Sources<'_>) -> Result<BTreeMap<Key, Row>, ClientError> {
-        let groups = by_job(sources.mirrors[1].all()?);
+        let groups = by_job(sources.watches[1].all()?);
         let (pods, warnings) = sources.pods()?;
         let mut rows = BTreeMap::new();
         for (job, object) in sources.jobs()? {
@@ -236,7 +238,7 @@ impl<'a> List<'a> {
                 row.message = trouble::of_job(&job, pods, &warnings).unwrap_or_default();
             }
             row.object = self.is_whole().then(|| object.clone());
-            if !self.shows_message(row.state) {
+            if !self.shows_message(&row) {
                 row.message.clear();
             }
             let is_wanted = self.args.job_type.is_none_or(|wanted| row.job_type == wanted)

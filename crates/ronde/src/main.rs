@@ -9,7 +9,7 @@
 //! is what the name `arena` changes (arguments before they are parsed, types of jobs); in `submit/`, `check.rs` finds
 //! every fault, `sight.rs` what pods will not see, and `training.rs` and `batch.rs` build, purely; `jobs/any.rs` is a
 //! job of either kind, `show/training.rs` and `list/arena.rs` are arena's forms; `objects.rs` reads and writes the
-//! kinds that are known by type, `mirror.rs` follows them and `wait.rs` waits for a state of them, with words;
+//! kinds that are known by type, `watch.rs` follows them and `wait.rs` waits for a state of them, with words;
 //! `jobs.rs` says why a job waits, and `jobs/trouble.rs` what is wrong with its pods; `words.rs` reads kinds and
 //! names; `commands.rs` asks controllers for something; `failure.rs` and `printer.rs` say how things go wrong;
 //! `lock.rs` and `data_dir.rs` own the data directory, `instances.rs` lists those of a user; `kubeconfig/` edits the
@@ -43,13 +43,12 @@ mod lock;
 mod logging;
 mod logs;
 mod manifest;
-mod mirror;
 mod objects;
 mod operator;
+mod partial_failure;
 mod printer;
 mod prune;
 mod queue;
-mod refusals;
 mod resources;
 mod rsh;
 mod run;
@@ -63,6 +62,7 @@ mod table;
 mod top;
 mod up;
 mod wait;
+mod watch;
 mod whoami;
 mod words;
 

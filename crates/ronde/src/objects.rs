@@ -13,8 +13,8 @@ use crate::{
     apply::FIELD_MANAGER,
     client::{self, ClientError, encode},
     failure::Failure,
-    mirror::Mirror,
     resources::ResourceError,
+    watch::Watch,
 };
 
 const JSON: &str = "application/json";
@@ -59,7 +59,7 @@ pub async fn list<T: Resource + DeserializeOwned>(
     namespace: Option<&str>,
     selectors: &[(&str, &str)],
 ) -> Result<Vec<T>, Box<dyn Failure>> {
-    Ok(mirror::<T>(client, namespace, selectors).await?.all()?)
+    Ok(watch::<T>(client, namespace, selectors).await?.all()?)
 }
 
 /// Looks for an object of a kind that a cluster may not have.
@@ -76,34 +76,34 @@ pub async fn find_if_served<T: Resource + DeserializeOwned>(
     }
 }
 
-/// Mirrors the objects of a kind, if the cluster has it.
-pub async fn mirror_if_served<T: Resource>(
+/// Watches the objects of a kind, if the cluster has it.
+pub async fn watch_if_served<T: Resource>(
     client: &Client,
     namespace: Option<&str>,
-) -> Result<Option<Mirror>, ClientError> {
-    match Mirror::start(client, &path::<T>(namespace, None), &[]).await {
-        Ok(mirror) => Ok(Some(mirror)),
+) -> Result<Option<Watch>, ClientError> {
+    match Watch::start(client, &path::<T>(namespace, None), &[]).await {
+        Ok(watch) => Ok(Some(watch)),
         Err(ClientError::Refused { code: StatusCode::NOT_FOUND, .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Mirrors the objects of a kind.
-pub async fn mirror<T: Resource>(
+/// Watches the objects of a kind.
+pub async fn watch<T: Resource>(
     client: &Client,
     namespace: Option<&str>,
     selectors: &[(&str, &str)],
-) -> Result<Mirror, Box<dyn Failure>> {
-    Mirror::start(client, &path::<T>(namespace, None), selectors).await.map_err(explained::<T>)
+) -> Result<Watch, Box<dyn Failure>> {
+    Watch::start(client, &path::<T>(namespace, None), selectors).await.map_err(explained::<T>)
 }
 
-/// Mirrors one object, also one that is not there yet.
-pub async fn mirror_one<T: Resource>(
+/// Watches one object, also one that is not there yet.
+pub async fn watch_one<T: Resource>(
     client: &Client,
     namespace: Option<&str>,
     name: &str,
-) -> Result<Mirror, Box<dyn Failure>> {
-    mirror::<T>(client, namespace, &[("fieldSelector", &format!("metadata.name={name}"))]).await
+) -> Result<Watch, Box<dyn Failure>> {
+    watch::<T>(client, namespace, &[("fieldSelector", &format!("metadata.name={name}"))]).await
 }
 
 /// Creates an object and returns it as it is stored.

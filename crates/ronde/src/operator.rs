@@ -110,7 +110,7 @@ fn scheduler(args: &OperatorArgs) -> Scheduler {
 
 fn say(printer: Printer, names: &str, news: &News<'_>) {
     match news {
-        News::Waits { holder } => printer.say(format_args!("waits: `{holder}` is at work")),
-        News::Works => printer.say(format_args!("is at work; places the pods of the schedulers `{names}`")),
+        News::Waits { holder } => printer.say(format_args!("on standby: `{holder}` is active")),
+        News::Works => printer.say(format_args!("active; places the pods of the schedulers `{names}`")),
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     environment,
     failure::Outcome,
     jobs::any::{self, AnyJob},
-    refusals::{self, Batch},
+    partial_failure::{self, Batch},
     resources::Catalogue,
     table::Span,
 };
@@ -36,7 +36,7 @@ pub fn run(args: &PruneArgs, context: &Context) -> Outcome {
             let age = Span::between(job.created(), now);
             context.printer.data(format_args!("Delete {} {} with Age {age}", job.job_type(), job.name()));
         }
-        refusals::outcome(refused, Batch { total: old.len(), what: "jobs", done: "deleted" }, context.printer)
+        partial_failure::outcome(refused, Batch { total: old.len(), what: "jobs", done: "deleted" }, context.printer)
     })
 }
 

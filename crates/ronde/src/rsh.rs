@@ -34,7 +34,7 @@ enum RshFailure {
     Call(CallError),
     #[error("cannot use the job's secret")]
     Secret { source: SecretError },
-    #[error("RONDE_AGENT_PORT is `{0}`, which is no port")]
+    #[error("RONDE_AGENT_PORT is `{0}`, which is not a port")]
     Port(String),
     #[error("{0}")]
     Rsh(RshError),
@@ -42,7 +42,7 @@ enum RshFailure {
     Lost { host: String, why: String },
     #[error("cannot start the runtime")]
     Runtime { source: io::Error },
-    #[error("cannot become the real ssh")]
+    #[error("cannot run the real ssh")]
     RealSsh { source: io::Error },
 }
 

@@ -25,10 +25,10 @@ use crate::{
         MissingError,
         any::{AnyJob, State},
     },
-    objects::{self, mirror_one},
+    objects::{self, watch_one},
     submit::{
         self,
-        state::{Beside, CREATED_BY},
+        state::{CREATED_BY, Companion},
     },
     wait::{self, Progress},
 };
@@ -58,7 +58,7 @@ pub enum ScaleError {
     Pod { job: String, pod: String, workers: Vec<String> },
     #[error("the {kind} job {name} has failed{why}")]
     Failed { kind: String, name: String, why: String },
-    #[error("the {kind} job {name} was deleted meanwhile")]
+    #[error("the {kind} job {name} was deleted in the meantime")]
     Gone { kind: String, name: String },
 }
 
@@ -231,13 +231,13 @@ where
     Ok(())
 }
 
-fn state<T: Resource + Serialize>(kind: &str, name: &str, scaler: &T) -> Beside {
+fn state<T: Resource + Serialize>(kind: &str, name: &str, scaler: &T) -> Companion {
     let values = serde_saphyr::to_string(scaler).expect("a scale operation can be written as YAML");
     let data = [("values".to_owned(), values), ("app".to_owned(), objects::title::<T>(name))];
     let label = (CREATED_BY.0.to_owned(), CREATED_BY.1.to_owned());
     let metadata =
         ObjectMeta { name: Some(format!("{name}-{kind}")), labels: Some([label].into()), ..ObjectMeta::default() };
-    Beside::new(&ConfigMap { metadata, data: Some(data.into()), ..ConfigMap::default() })
+    Companion::new(&ConfigMap { metadata, data: Some(data.into()), ..ConfigMap::default() })
 }
 
 /// Waits until the controller has done it or given it up.
@@ -247,12 +247,12 @@ where
 {
     let (kind, name) = title(scaler);
     let namespace = scaler.metadata().namespace.as_deref();
-    let mut mirrors = [
-        mirror_one::<T>(client, namespace, &name).await?,
-        mirror_one::<TrainingJob>(client, namespace, scaler.job_name()).await?,
+    let mut watches = [
+        watch_one::<T>(client, namespace, &name).await?,
+        watch_one::<TrainingJob>(client, namespace, scaler.job_name()).await?,
     ];
-    wait::until(&mut mirrors, args.patience(), context, |mirrors| {
-        Ok(progress::<T>((&kind, &name), mirrors[0].one()?.as_ref(), mirrors[1].one()?.as_ref())?)
+    wait::until(&mut watches, args.patience(), context, |watches| {
+        Ok(progress::<T>((&kind, &name), watches[0].one()?.as_ref(), watches[1].one()?.as_ref())?)
     })
     .await?;
     context.caller.info(context.printer, format_args!("The {kind} job {name} has succeeded"));

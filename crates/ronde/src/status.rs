@@ -85,7 +85,7 @@ fn list(output: StatusOutput, context: &Context) -> Outcome {
         }
         StatusOutput::Text => match instances::render(&listed, environment::now()) {
             Some(text) => drop(context.printer.data(text)),
-            None => context.printer.say("no instance of this user is on this machine"),
+            None => context.printer.say("no instances of yours on this machine"),
         },
     }
     Ok(Answer::Done)
@@ -204,7 +204,8 @@ fn render(status: &Status, now: Timestamp) -> String {
     );
     if status.pods > 0 {
         let pods = instances::count_pods(status.pods);
-        line("pods", format!("{pods} still running: `ronde up` takes them over, `ronde down` stops them"));
+        let them = if status.pods == 1 { "it" } else { "them" };
+        line("pods", format!("{pods} still running: `ronde up` takes {them} over, `ronde down` stops {them}"));
     }
     if let Some(pid) = status.pid {
         line("process", pid.to_string());

@@ -29,7 +29,7 @@ pub enum SuspendError {
     Ended { verb: &'static str, name: String, phase: TrainingJobPhase },
     #[error("cannot restart job `{name}`: it is a training job")]
     NoRestart { name: String },
-    #[error("job `{name}` was deleted meanwhile")]
+    #[error("job `{name}` was deleted in the meantime")]
     Gone { name: String },
 }
 
@@ -87,9 +87,9 @@ async fn tell(client: &Client, order: Order, job: &TrainingJob, args: &JobVerbAr
         context.printer.data(format_args!("{title} {} asked for", order.verb()));
         return Ok(Answer::Done);
     }
-    let mirror = any::mirror(client, &AnyJob::from(job.clone())).await?;
-    wait::until(&mut [mirror], args.wait, context, |mirrors| {
-        let now: Option<TrainingJob> = mirrors[0].one()?;
+    let watch = any::watch(client, &AnyJob::from(job.clone())).await?;
+    wait::until(&mut [watch], args.wait, context, |watches| {
+        let now: Option<TrainingJob> = watches[0].one()?;
         let Some(now) = now.filter(|now| now.metadata.uid == job.metadata.uid) else {
             return Err(SuspendError::Gone { name: args.name.clone() }.into());
         };

@@ -79,10 +79,12 @@ async fn show_once(client: &Client, what: &TopWhat, context: &Context) -> Result
 fn say_what_is_not_here(what: &TopWhat, context: &Context) {
     let TopWhat::Node(args) = what else { return };
     if args.metric {
-        context.printer.warn("`--metric` has no effect: what GPUs are busy with is known to their own monitoring only");
+        context.printer.warn("`--metric` has no effect: only the monitoring of the GPUs knows how busy they are");
     }
     if matches!(args.gpu_mode, Some(GpuMode::Topology | GpuMode::Share)) {
-        context.printer.warn("no node is like that: a GPU is given to one pod at a time, whatever it is connected to");
+        context
+            .printer
+            .warn("no node works like that: a GPU is given to one pod at a time, whatever it is connected to");
     }
 }
 

@@ -8,8 +8,8 @@ use crate::{
     Context,
     args::WaitArgs,
     failure::{Blame, Failure},
-    mirror::{self, Mirror},
     printer::Printer,
+    watch::{self, Watch},
 };
 
 /// What takes less needs no words.
@@ -41,29 +41,29 @@ impl Failure for TooLong {
     }
 }
 
-/// Looks at the mirrors, and again each time they change, until it is done.
+/// Looks at the watches, and again each time they change, until it is done.
 ///
 /// # Errors
 /// If `look` fails, the API cannot be reached, or the time is over.
 pub async fn until(
-    mirrors: &mut [Mirror],
+    watches: &mut [Watch],
     args: WaitArgs,
     context: &Context,
-    look: impl Fn(&[Mirror]) -> Result<Progress, Box<dyn Failure>>,
+    look: impl Fn(&[Watch]) -> Result<Progress, Box<dyn Failure>>,
 ) -> Result<(), Box<dyn Failure>> {
     let mut narrator = Narrator { printer: context.printer, said: String::new() };
     let mut tick = time::interval_at(Instant::now() + MOMENT, MOMENT);
     let over = time::sleep(args.timeout.to_std());
     tokio::pin!(over);
     loop {
-        let waits = match look(mirrors)? {
+        let waits = match look(watches)? {
             Progress::Done => return Ok(()),
             Progress::Waits(waits) => waits,
         };
         tokio::select! {
             // In this order, so that what is in the way has been said before it is given up.
             biased;
-            changed = mirror::any_changed(mirrors) => changed?,
+            changed = watch::any_changed(watches) => changed?,
             _ = tick.tick() => narrator.tell(&waits),
             () = &mut over => return Err(TooLong { limit: args.timeout, waits }.into()),
         }
@@ -79,7 +79,8 @@ struct Narrator {
 impl Narrator {
     fn tell(&mut self, waits: &str) {
         if self.said != waits {
-            self.printer.say(format_args!("waiting: {waits}"));
+            let said_so = waits.starts_with("waiting ");
+            self.printer.say(format_args!("{}{waits}", if said_so { "" } else { "waiting: " }));
             waits.clone_into(&mut self.said);
         }
     }

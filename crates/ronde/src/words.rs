@@ -14,7 +14,7 @@ pub struct Word {
 /// Why words name nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum WordError {
-    #[error("`{text}` is not like `KIND/NAME`")]
+    #[error("`{text}` is not of the form `KIND/NAME`")]
     Half { text: String },
     #[error("`{text}` has no kind, but other arguments do")]
     Mixed { text: String },
@@ -88,8 +88,8 @@ mod tests {
         check("deploy,svc", Ok("deploy/* svc/*"));
         check("deploy,svc web db", Ok("deploy/web deploy/db svc/web svc/db"));
         check("pod/web vcjob/mnist", Ok("pod/web vcjob/mnist"));
-        check("pods/", Err("`pods/` is not like `KIND/NAME`"));
-        check("pods/a/b", Err("`pods/a/b` is not like `KIND/NAME`"));
+        check("pods/", Err("`pods/` is not of the form `KIND/NAME`"));
+        check("pods/a/b", Err("`pods/a/b` is not of the form `KIND/NAME`"));
         check("pod/web mnist", Err("`mnist` has no kind, but other arguments do"));
         check("pods,", Err("no kind in `pods,`"));
     }

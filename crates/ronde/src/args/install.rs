@@ -23,7 +23,7 @@ pub struct InstallArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "release")]
     pub name: Option<String>,
 
-    /// File of values. May be repeated; the last one that says something wins.
+    /// File of values. May be repeated; later files win.
     #[arg(short = 'f', long, value_name = "FILE")]
     pub values: Vec<PathBuf>,
 

@@ -357,7 +357,7 @@ pub struct EtjobArgs {
     #[arg(long)]
     pub spot_instance: bool,
 
-    /// Fail the job if it has not started after this many seconds; 0 waits for ever.
+    /// Fail the job if it has not started after this many seconds; 0 waits forever.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub max_wait_time: u32,
 

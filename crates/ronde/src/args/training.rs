@@ -208,7 +208,7 @@ pub struct TopNodeArgs {
     #[arg(short, long)]
     pub refresh: bool,
 
-    /// Has no effect: what GPUs are busy with is known to their own monitoring only.
+    /// Has no effect: only the monitoring of the GPUs knows how busy they are.
     #[arg(long, hide = true)]
     pub metric: bool,
 

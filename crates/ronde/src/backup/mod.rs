@@ -56,7 +56,7 @@ pub enum BackupError {
     Open { file: PathBuf, source: io::Error },
     #[error("the directory {path} is not empty")]
     NotEmpty { path: PathBuf },
-    #[error("cannot make the data directory {path}")]
+    #[error("cannot create the data directory {path}")]
     Place { path: PathBuf, source: io::Error },
 }
 

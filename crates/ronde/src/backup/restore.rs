@@ -48,7 +48,7 @@ pub fn run(args: &RestoreArgs, context: &Context) -> Outcome {
     ));
     let option = args.data_dir.data_dir.is_some().then(|| format!(" --data-dir {}", path.display()));
     let option = option.unwrap_or_default();
-    context.printer.say(format_args!("start it with `ronde up{option}`: its pods are started anew, as after a reboot"));
+    context.printer.say(format_args!("start it with `ronde up{option}`: its pods start again, as after a reboot"));
     Ok(Answer::Done)
 }
 

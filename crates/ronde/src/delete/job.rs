@@ -22,7 +22,7 @@ use crate::{
         any::{self, AnyJob},
     },
     objects,
-    refusals::{self, Batch},
+    partial_failure::{self, Batch},
     resources::Catalogue,
     submit::state::{self, CREATED_BY},
 };
@@ -76,7 +76,7 @@ impl Jobs<'_> {
             }
         }
         let batch = Batch { total: names.len(), what: "jobs", done: "deleted" };
-        refusals::outcome(refused, batch, self.context.printer)
+        partial_failure::outcome(refused, batch, self.context.printer)
     }
 
     /// Refuses `deploymnt web`, which should not delete the job `web`.

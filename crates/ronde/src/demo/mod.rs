@@ -78,10 +78,10 @@ pub fn run(args: &DemoArgs, context: &Context) -> Outcome {
     let picture = find_picture(&args.picture)?;
     let python = Python::find(args.python.as_deref())?;
     let parent = std::env::temp_dir();
+    check_room(&parent, ROOM_BYTES + PODS * stage::program_bytes())?;
     let folder = tempfile::Builder::new().prefix("ronde-demo-").tempdir_in(&parent);
     let folder = folder.map_err(|source| DemoError::Folder { folder: parent.clone(), source })?;
     let stage = Stage::new(folder.path(), context)?;
-    check_room(&parent, ROOM_BYTES + PODS * stage.program_bytes())?;
     let outcome = client::runtime()?.block_on(async {
         let stop = signals::first_stop().map_err(|source| DemoError::Files { source })?;
         let outcome = match story::begin(&stage).await {

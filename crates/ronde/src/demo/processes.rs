@@ -28,6 +28,13 @@ pub fn of_worker(name: &str, ranks: &BTreeSet<i32>) -> Vec<i32> {
     all().filter(|pid| is_in_worker(*pid) && namespace(*pid) == home).collect()
 }
 
+/// Returns the name of the worker that a rank is in.
+pub fn worker_of(rank: i32) -> Option<String> {
+    let words = words(rank, "environ");
+    let name = words.iter().find_map(|word| word.strip_prefix(b"HOROVOD_HOSTNAME="))?;
+    Some(String::from_utf8_lossy(name).into_owned())
+}
+
 /// Kills processes; those that end with the others need not be.
 pub fn kill(pids: &[i32]) {
     for pid in pids.iter().copied().filter_map(Pid::from_raw) {

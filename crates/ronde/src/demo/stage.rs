@@ -44,10 +44,6 @@ impl Stage {
         Ok(Self { program, folder, printer: context.printer, is_bold })
     }
 
-    pub fn program_bytes(&self) -> u64 {
-        fs::metadata(&self.program).map(|meta| meta.len()).unwrap_or_default()
-    }
-
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -145,6 +141,11 @@ impl Stage {
     }
 }
 
+/// Returns the size of this program.
+pub fn program_bytes() -> u64 {
+    std::env::current_exe().and_then(fs::metadata).map(|meta| meta.len()).unwrap_or_default()
+}
+
 fn late(what: &str) -> DemoError {
     DemoError::Late { what: what.to_owned(), seconds: LIMIT.as_secs() }
 }
@@ -186,7 +187,7 @@ mod tests {
     #[test]
     fn commands_are_shown_so_that_they_can_be_typed() {
         assert_eq!(shown(&["get", "demo"]), "ronde get demo");
-        let long = "x".repeat(100);
+        let long = "x".repeat(90);
         assert_eq!(shown(&["submit", &long, "a ${b}"]), format!("ronde submit {long} \\\n    'a ${{b}}'"));
     }
 }

@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use super::{
     DemoError,
-    processes::{kill, of_worker, ranks},
+    processes::{kill, of_worker, ranks, worker_of},
     python::Python,
     stage::{Stage, text},
 };
@@ -149,8 +149,10 @@ impl Story<'_> {
         };
         self.stage.until("another worker to take its place", is_replaced).await?;
         self.watch(3).await?;
-        let new: Vec<String> = new.iter().map(i32::to_string).collect();
-        self.stage.line(&format!("{VICTIM} is back: process {} trains in its place", new.join(", ")));
+        for pid in new {
+            let worker = worker_of(pid).unwrap_or_default();
+            self.stage.line(&format!("{worker} has taken the place of {VICTIM}: process {pid}"));
+        }
         Ok(())
     }
 

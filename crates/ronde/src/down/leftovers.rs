@@ -22,7 +22,7 @@ use crate::{
 pub fn down_all(context: &Context) -> Outcome {
     let found = find(context)?;
     if found.is_empty() {
-        context.printer.say("no instance of this user is on this machine");
+        context.printer.say("no instances of yours on this machine");
     }
     // One that cannot be stopped keeps no other.
     let done: Vec<Outcome> = found.iter().map(|instance| down_found(instance, context)).collect();
@@ -73,7 +73,7 @@ pub fn down_missing(data_dir: &Path, context: &Context) -> Outcome {
         let data = orphan.data_dir.as_ref().map(|path| format!(" of {}", path.display())).unwrap_or_default();
         let pods = count_pods(orphan.pods.len());
         printer.say(format_args!(
-            "instance `{0}`{data} has no data directory any more ({pods}): remove it with `ronde down --instance {0}`",
+            "instance `{0}`{data} no longer has a data directory ({pods}): remove it with `ronde down --instance {0}`",
             orphan.name
         ));
     }

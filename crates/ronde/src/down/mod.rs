@@ -50,7 +50,7 @@ pub enum DownError {
     OutOfReach { data_dir: PathBuf, holder: Box<Holder> },
     #[error("cannot stop process {pid}")]
     Signal { pid: i32, source: io::Error },
-    #[error("process {pid} does not end, not even when killed")]
+    #[error("process {pid} does not end even when killed")]
     Stuck { pid: i32 },
     #[error("cannot stop the pods")]
     Sweep { source: io::Error },

@@ -10,8 +10,8 @@ use crate::{
     args::{GetArgs, GetOutput},
     client::{self, ClientError},
     failure::{Failure, Outcome},
+    partial_failure::{self, Batch},
     printer::Printer,
-    refusals::{self, Batch},
     resources::Resource,
     table::Layout,
 };
@@ -39,7 +39,7 @@ pub async fn run(client: &Client, queries: &[Query], args: &GetArgs, printer: Pr
         }
     }
     show(&found, queries, args, printer);
-    refusals::outcome(refused, Batch { total: queries.len(), what: "objects", done: "shown" }, printer)
+    partial_failure::outcome(refused, Batch { total: queries.len(), what: "objects", done: "shown" }, printer)
 }
 
 async fn fetch(client: &Client, query: &Query, output: GetOutput) -> Result<Value, ClientError> {

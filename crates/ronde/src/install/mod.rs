@@ -33,7 +33,7 @@ enum InstallError {
     NoChart { chart: String },
     #[error("cannot write the chart into a folder for Helm")]
     Unpack { source: io::Error },
-    #[error("there is no `helm` on this machine")]
+    #[error("`helm` is not installed")]
     NoHelm,
     #[error("cannot run `helm`")]
     Helm { source: io::Error },

@@ -20,8 +20,8 @@ use crate::{
     arena::{Caller, JobType},
     client::ClientError,
     failure::{Blame, Failure},
-    mirror::Mirror,
-    objects::{self, mirror_one},
+    objects::{self, watch_one},
+    watch::Watch,
 };
 
 /// A job that trains.
@@ -100,30 +100,30 @@ pub async fn find_all(client: &Client, namespace: &str, name: &str) -> Result<Ve
 /// Returns all jobs, as far as the cluster has their kinds, the newest first.
 pub async fn list(client: &Client, namespace: Option<&str>) -> Result<Vec<AnyJob>, ClientError> {
     let mut jobs: Vec<AnyJob> = Vec::new();
-    if let Some(mirror) = objects::mirror_if_served::<TrainingJob>(client, namespace).await? {
-        jobs.extend(mirror.all::<TrainingJob>()?.into_iter().map(AnyJob::from));
+    if let Some(watch) = objects::watch_if_served::<TrainingJob>(client, namespace).await? {
+        jobs.extend(watch.all::<TrainingJob>()?.into_iter().map(AnyJob::from));
     }
-    if let Some(mirror) = objects::mirror_if_served::<Job>(client, namespace).await? {
-        jobs.extend(mirror.all::<Job>()?.into_iter().map(AnyJob::from));
+    if let Some(watch) = objects::watch_if_served::<Job>(client, namespace).await? {
+        jobs.extend(watch.all::<Job>()?.into_iter().map(AnyJob::from));
     }
     jobs.sort_by_key(|job| (std::cmp::Reverse(job.created()), job.name()));
     Ok(jobs)
 }
 
 /// Follows a job.
-pub async fn mirror(client: &Client, job: &AnyJob) -> Result<Mirror, Box<dyn Failure>> {
+pub async fn watch(client: &Client, job: &AnyJob) -> Result<Watch, Box<dyn Failure>> {
     let (namespace, name) = (Some(job.namespace()), job.name());
     match job {
-        AnyJob::Training(_) => mirror_one::<TrainingJob>(client, namespace, &name).await,
-        AnyJob::Batch(_) => mirror_one::<Job>(client, namespace, &name).await,
+        AnyJob::Training(_) => watch_one::<TrainingJob>(client, namespace, &name).await,
+        AnyJob::Batch(_) => watch_one::<Job>(client, namespace, &name).await,
     }
 }
 
-/// Returns what a mirror has of a job.
-pub fn of_mirror(job: &AnyJob, mirror: &Mirror) -> Result<Option<AnyJob>, ClientError> {
+/// Returns what a watch has of a job.
+pub fn of_watch(job: &AnyJob, watch: &Watch) -> Result<Option<AnyJob>, ClientError> {
     Ok(match job {
-        AnyJob::Training(_) => mirror.one::<TrainingJob>()?.map(AnyJob::from),
-        AnyJob::Batch(_) => mirror.one::<Job>()?.map(AnyJob::from),
+        AnyJob::Training(_) => watch.one::<TrainingJob>()?.map(AnyJob::from),
+        AnyJob::Batch(_) => watch.one::<Job>()?.map(AnyJob::from),
     })
 }
 

@@ -36,13 +36,13 @@ pub enum KubeconfigError {
     File { path: PathBuf, source: FileError },
     #[error("cannot edit the kubeconfig {path}")]
     Content { path: PathBuf, source: EntriesError },
-    #[error("cannot take the context `{NAME}` out of the kubeconfig {path}")]
+    #[error("cannot remove the context `{NAME}` from the kubeconfig {path}")]
     Leftover { path: PathBuf, source: EntriesError },
     #[error("the kubeconfig {path} already has an entry named `{NAME}` under `{section}` that is not ours")]
     Taken { path: PathBuf, section: &'static str },
     #[error("the context `{NAME}` in the kubeconfig {path} belongs to another running instance, on {data_dir}")]
     OtherInstance { path: PathBuf, data_dir: PathBuf },
-    #[error("cannot remember what was changed in the kubeconfig {path}")]
+    #[error("cannot record what was changed in the kubeconfig {path}")]
     Record { path: PathBuf, source: io::Error },
 }
 

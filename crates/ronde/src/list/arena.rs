@@ -49,7 +49,7 @@ pub async fn fetch(client: &Client, scope: Scope<'_>) -> Result<Vec<Row>, Box<dy
     let pods = trouble::by_owner(pods);
     // Of jobs of Volcano their groups know why they wait.
     let has_batch = jobs.iter().any(|job| matches!(job, AnyJob::Batch(_)));
-    let groups = if has_batch { objects::mirror_if_served::<PodGroup>(client, scope.namespace).await? } else { None };
+    let groups = if has_batch { objects::watch_if_served::<PodGroup>(client, scope.namespace).await? } else { None };
     let groups = groups.map_or(Ok(Vec::new()), |groups| groups.all())?;
     let groups = by_job(groups);
     let reasons: Vec<_> = jobs.iter().map(|job| training::reason(job, groups.get(job.uid()))).collect();

@@ -25,8 +25,9 @@ use crate::{
         any::{self, AnyJob, State},
         trouble::{self, Warnings},
     },
-    mirror, objects,
+    objects,
     printer::{Printer, Reader},
+    watch,
 };
 
 /// Why a selection of pods is empty.
@@ -166,22 +167,22 @@ impl Logs<'_> {
     /// Writes until the job has ended and all has been read.
     async fn follow(&self) -> Outcome {
         let (namespace, selector) = (self.namespace(), self.selector());
-        let job = any::mirror(self.client, self.job).await?;
-        let pods = objects::mirror::<Pod>(self.client, namespace, &[("labelSelector", &selector)]).await?;
-        let warnings = objects::mirror::<Event>(self.client, namespace, &[trouble::OF_PODS]).await?;
-        let mut mirrors = [job, pods, warnings];
+        let job = any::watch(self.client, self.job).await?;
+        let pods = objects::watch::<Pod>(self.client, namespace, &[("labelSelector", &selector)]).await?;
+        let warnings = objects::watch::<Event>(self.client, namespace, &[trouble::OF_PODS]).await?;
+        let mut watches = [job, pods, warnings];
         let mut begun = BTreeSet::new();
         let mut said = BTreeSet::new();
         let mut writing = FuturesUnordered::new();
         loop {
-            let is_over = is_over(self.job, any::of_mirror(self.job, &mirrors[0])?.as_ref());
+            let is_over = is_over(self.job, any::of_watch(self.job, &watches[0])?.as_ref());
             let pods = if is_over && writing.is_empty() {
                 // The end of a job may be heard of before the beginning of its pods.
                 objects::list::<Pod>(self.client, namespace, &[("labelSelector", &selector)]).await?
             } else {
-                mirrors[1].all()?
+                watches[1].all()?
             };
-            let warnings = Warnings::of(&mirrors[2].all()?);
+            let warnings = Warnings::of(&watches[2].all()?);
             for pod in self.meant(pods) {
                 let attempt = attempt(&pod, self.container_of(&pod));
                 let trouble = trouble::of_pod(&pod, &warnings).filter(|_| attempt.is_none());
@@ -196,7 +197,7 @@ impl Logs<'_> {
                 return Ok(Answer::Done);
             }
             tokio::select! {
-                changed = mirror::any_changed(&mut mirrors) => changed?,
+                changed = watch::any_changed(&mut watches) => changed?,
                 Some(written) = writing.next() => match written? {
                     Reader::Gone => return Ok(Answer::Done),
                     Reader::There => {}

@@ -16,10 +16,10 @@ use crate::{
     environment,
     failure::{Answer, Outcome},
     get, jobs,
-    mirror::{self, Key, Mirror},
     objects::{self, title},
     printer::{Printer, Reader},
     table::{self, Layout, View, age_since},
+    watch::{self, Key, Watch},
 };
 
 const COLUMNS: [&str; 9] =
@@ -32,7 +32,7 @@ const WIDE_COLUMNS: [&str; 5] = ["RECLAIMABLE", "ALLOCATED", "GUARANTEE", "DESER
 /// Shows all queues.
 pub async fn list(args: &QueueListArgs, context: &Context) -> Outcome {
     let client = client::connect_as(&args.cluster).await?;
-    let queues = objects::mirror::<Queue>(&client, None, &[]).await?;
+    let queues = objects::watch::<Queue>(&client, None, &[]).await?;
     if queues.objects().is_empty() {
         context.printer.say("no queues");
     }
@@ -44,7 +44,7 @@ pub async fn get(args: &QueueGetArgs, context: &Context) -> Outcome {
     let client = client::connect_as(&args.cluster).await?;
     let queue = super::fetch(&client, &args.name).await?;
     if args.watch || !matches!(args.output, GetOutput::Table | GetOutput::Wide) {
-        let own = objects::mirror_one::<Queue>(&client, None, &args.name).await?;
+        let own = objects::watch_one::<Queue>(&client, None, &args.name).await?;
         return Rows::new(args.output, false, context.printer).follow(&client, own, args.watch).await;
     }
     let groups = objects::list::<PodGroup>(&client, None, &[]).await?;
@@ -80,13 +80,13 @@ impl Rows {
         Self { output, is_list, printer, layout, shown: BTreeMap::new() }
     }
 
-    /// Shows the queues of a mirror; in a watch, until nobody reads any more.
-    async fn follow(mut self, client: &Client, queues: Mirror, watch: bool) -> Outcome {
-        let mut mirrors = vec![queues];
+    /// Shows queues; with `--watch`, until nobody reads any more.
+    async fn follow(mut self, client: &Client, queues: Watch, watch: bool) -> Outcome {
+        let mut watches = vec![queues];
         if matches!(self.output, GetOutput::Table | GetOutput::Wide) {
-            mirrors.push(objects::mirror::<PodGroup>(client, None, &[]).await?);
+            watches.push(objects::watch::<PodGroup>(client, None, &[]).await?);
         }
-        let rows = self.rows(&mirrors)?;
+        let rows = self.rows(&watches)?;
         let mut reader = match self.output {
             GetOutput::Json | GetOutput::Yaml if self.is_list => {
                 let items: Vec<&Value> = rows.values().map(|row| &row.object).collect();
@@ -96,21 +96,21 @@ impl Rows {
         };
         self.shown = rows;
         while watch && reader == Reader::There {
-            mirror::any_changed(&mut mirrors).await?;
-            let rows = self.rows(&mirrors)?;
+            watch::any_changed(&mut watches).await?;
+            let rows = self.rows(&watches)?;
             reader = self.show(&changes(&self.shown, &rows));
             self.shown = rows;
         }
         Ok(Answer::Done)
     }
 
-    fn rows(&self, mirrors: &[Mirror]) -> Result<BTreeMap<Key, Row>, ClientError> {
-        let census = census(&mirrors.get(1).map_or(Ok(Vec::new()), Mirror::all)?);
-        let queues = mirrors[0].all::<Queue>()?;
+    fn rows(&self, watches: &[Watch]) -> Result<BTreeMap<Key, Row>, ClientError> {
+        let census = census(&watches.get(1).map_or(Ok(Vec::new()), Watch::all)?);
+        let queues = watches[0].all::<Queue>()?;
         let mut rows = BTreeMap::new();
-        for (queue, (key, object)) in queues.iter().zip(mirrors[0].objects()) {
+        for (queue, (key, object)) in queues.iter().zip(watches[0].objects()) {
             // Where only cells are shown, only they count: most changes of an object are not seen in them.
-            let object = if mirrors.len() > 1 { Value::Null } else { object.clone() };
+            let object = if watches.len() > 1 { Value::Null } else { object.clone() };
             let mut cells = cells(queue, &census);
             if self.output != GetOutput::Wide {
                 cells.truncate(COLUMNS.len());

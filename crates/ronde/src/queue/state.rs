@@ -11,9 +11,9 @@ use crate::{
     args::QueueStateArgs,
     client, commands,
     failure::{Answer, Blame, Failure, Outcome},
-    mirror::Mirror,
     objects::{self, title},
     wait::{self, Progress},
+    watch::Watch,
 };
 
 /// Where commands for queues, which have no namespace, are put.
@@ -26,7 +26,7 @@ pub enum StateError {
     ParentNotOpen { name: String, parent: String, state: QueueState },
     #[error("cannot close queue `{}`: it is the root of all queues", names::ROOT_QUEUE)]
     Root,
-    #[error("queue `{name}` was deleted meanwhile")]
+    #[error("queue `{name}` was deleted in the meantime")]
     Gone { name: String },
 }
 
@@ -90,7 +90,7 @@ async fn reach(
     let title = title::<Queue>(&args.name);
     let before = of(queue);
     if before == goal {
-        context.printer.say(format_args!("queue `{}` is {before} already", args.name));
+        context.printer.say(format_args!("queue `{}` is already {before}", args.name));
         context.printer.data(format_args!("{title} unchanged"));
         return Ok(Answer::Done);
     }
@@ -116,16 +116,16 @@ async fn reach(
 async fn follow(
     client: &Client,
     goal: QueueState,
-    command: Option<Mirror>,
+    command: Option<Watch>,
     (args, context): (&QueueStateArgs, &Context),
 ) -> Result<(), Box<dyn Failure>> {
-    let own = objects::mirror_one::<Queue>(client, None, &args.name).await?;
-    let groups = objects::mirror::<PodGroup>(client, None, &[]).await?;
-    let mut mirrors: Vec<Mirror> = [own, groups].into_iter().chain(command).collect();
-    wait::until(&mut mirrors, args.wait, context, |mirrors| {
-        let groups: Vec<PodGroup> = mirrors[1].all()?;
-        let untaken = mirrors.get(2).and_then(commands::untaken);
-        let queue: Option<Queue> = mirrors[0].one()?;
+    let own = objects::watch_one::<Queue>(client, None, &args.name).await?;
+    let groups = objects::watch::<PodGroup>(client, None, &[]).await?;
+    let mut watches: Vec<Watch> = [own, groups].into_iter().chain(command).collect();
+    wait::until(&mut watches, args.wait, context, |watches| {
+        let groups: Vec<PodGroup> = watches[1].all()?;
+        let untaken = watches.get(2).and_then(commands::untaken);
+        let queue: Option<Queue> = watches[0].one()?;
         let queue = queue.ok_or_else(|| StateError::Gone { name: args.name.clone() })?;
         Ok(progress(&args.name, (of(&queue), goal), count_inside(&groups, &args.name), untaken))
     })

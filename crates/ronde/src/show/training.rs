@@ -264,17 +264,17 @@ async fn fetch_reason(client: &Client, job: &AnyJob) -> Result<Option<String>, B
 async fn operations(client: &Client, job: &TrainingJob) -> Result<Vec<Operation>, ClientError> {
     let namespace = job.metadata.namespace.as_deref();
     let mut found = Vec::new();
-    if let Some(mirror) = objects::mirror_if_served::<ScaleOut>(client, namespace).await? {
-        let ours = mirror.all::<ScaleOut>()?.into_iter().filter(|one| is_of(one, job));
+    if let Some(watch) = objects::watch_if_served::<ScaleOut>(client, namespace).await? {
+        let ours = watch.all::<ScaleOut>()?.into_iter().filter(|one| is_of(one, job));
         found.extend(ours.map(|one| Operation::of(&one, one.spec.count())));
     }
-    if let Some(mirror) = objects::mirror_if_served::<ScaleIn>(client, namespace).await? {
+    if let Some(watch) = objects::watch_if_served::<ScaleIn>(client, namespace).await? {
         let named = |delete: &ToDelete| i32::try_from(delete.pod_names.len()).ok().filter(|named| *named > 0);
         let count = |one: &ScaleIn| {
             let delete = one.spec.to_delete.as_ref();
             delete.and_then(|delete| named(delete).or(delete.count)).unwrap_or(0)
         };
-        let ours = mirror.all::<ScaleIn>()?.into_iter().filter(|one| is_of(one, job));
+        let ours = watch.all::<ScaleIn>()?.into_iter().filter(|one| is_of(one, job));
         found.extend(ours.map(|one| Operation::of(&one, count(&one))));
     }
     found.sort_by(|one, other| (one.created, &one.cells[0]).cmp(&(other.created, &other.cells[0])));

@@ -21,7 +21,7 @@ use crate::{
 pub enum FollowError {
     #[error("the job {name} has failed{why}")]
     Failed { name: String, why: String },
-    #[error("the job {name} was deleted meanwhile")]
+    #[error("the job {name} was deleted in the meantime")]
     Gone { name: String },
 }
 
@@ -65,11 +65,11 @@ async fn until(
     context: &Context,
     is_there: fn(State) -> bool,
 ) -> Result<(), Box<dyn Failure>> {
-    let groups = objects::mirror::<PodGroup>(client, Some(job.namespace()), &[]).await?;
-    let mirror = any::mirror(client, job).await?;
-    wait::until(&mut [mirror, groups], args, context, |mirrors| {
-        let groups = by_job(mirrors[1].all()?);
-        Ok(progress(job, any::of_mirror(job, &mirrors[0])?.as_ref(), groups.get(job.uid()), is_there)?)
+    let groups = objects::watch::<PodGroup>(client, Some(job.namespace()), &[]).await?;
+    let watch = any::watch(client, job).await?;
+    wait::until(&mut [watch, groups], args, context, |watches| {
+        let groups = by_job(watches[1].all()?);
+        Ok(progress(job, any::of_watch(job, &watches[0])?.as_ref(), groups.get(job.uid()), is_there)?)
     })
     .await
 }
@@ -137,6 +137,6 @@ mod tests {
         let failed = json!({"phase": "Failed", "message": "exit code 127"});
         check("it has failed", Some(failed), start, "error: the job mnist has failed: exit code 127");
         check("its output is wanted", Some(json!({"phase": "Failed"})), State::is_final, "done");
-        check("it is gone", None, start, "error: the job mnist was deleted meanwhile");
+        check("it is gone", None, start, "error: the job mnist was deleted in the meantime");
     }
 }

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use self::{
     check::{Faults, Leave, Plain},
-    state::Beside,
+    state::Companion,
 };
 use crate::{
     Context,
@@ -105,8 +105,8 @@ struct Submission<'a> {
     how: &'a SubmitHow,
     plain: Plain<'a>,
     job: AnyJob,
-    state: Beside,
-    beside: Vec<Beside>,
+    state: Companion,
+    companions: Vec<Companion>,
 }
 
 fn build(job: &SubmitJob) -> Result<Submission<'_>, Faults> {
@@ -156,17 +156,17 @@ fn assemble<'a>(
         return Err(Faults { job_type, faults });
     }
     let job = build(&plain);
-    let beside = state::beside(&plain);
-    let titles: Vec<String> = beside.iter().map(|one| one.title.clone()).chain([job.title()]).collect();
+    let companions = state::companions(&plain);
+    let titles: Vec<String> = companions.iter().map(|one| one.title.clone()).chain([job.title()]).collect();
     let state = state::config_map(&plain, values, &titles);
-    Ok(Submission { common, how: &common.how, plain, job, state, beside })
+    Ok(Submission { common, how: &common.how, plain, job, state, companions })
 }
 
 impl Submission<'_> {
     fn print(&self, context: &Context) {
         let job = job_json(&self.job);
         let all: Vec<&Value> =
-            [&self.state.body].into_iter().chain(self.beside.iter().map(|one| &one.body)).chain([&job]).collect();
+            [&self.state.body].into_iter().chain(self.companions.iter().map(|one| &one.body)).chain([&job]).collect();
         match self.how.output {
             ManifestOutput::Yaml => {
                 let documents: Vec<String> = all.into_iter().map(get::yaml).collect();
@@ -219,7 +219,7 @@ impl Submission<'_> {
                 return Err(failure);
             }
         };
-        if let Err(error) = self.create_beside(client, namespace, &job).await {
+        if let Err(error) = self.create_companions(client, namespace, &job).await {
             take_back(client, &[job.path(), self.state.path(namespace)]).await;
             return Err(error.into());
         }
@@ -253,9 +253,9 @@ impl Submission<'_> {
     }
 
     /// Creates what goes with the job, and gives it to the job.
-    async fn create_beside(&self, client: &Client, namespace: &str, job: &AnyJob) -> Result<(), SubmitError> {
+    async fn create_companions(&self, client: &Client, namespace: &str, job: &AnyJob) -> Result<(), SubmitError> {
         let owner = job.reference();
-        for one in &self.beside {
+        for one in &self.companions {
             let mut one = one.clone();
             one.owned_by(&owner);
             create(client, namespace, &one).await?;
@@ -267,7 +267,7 @@ impl Submission<'_> {
         let (printer, caller) = (context.printer, context.caller);
         printer.data(format_args!("{} created", self.state.title));
         printer.data(format_args!("{} labeled", self.state.title));
-        for title in self.beside.iter().map(|one| one.title.clone()).chain([job.title()]) {
+        for title in self.companions.iter().map(|one| one.title.clone()).chain([job.title()]) {
             printer.data(format_args!("{title} created"));
         }
         let (name, job_type, program) = (job.name(), job.job_type(), caller.name());
@@ -302,7 +302,7 @@ async fn create_job(client: &Client, namespace: &str, job: &AnyJob) -> Result<An
 }
 
 /// Creates what goes with a job.
-pub async fn create(client: &Client, namespace: &str, one: &Beside) -> Result<(), SubmitError> {
+pub async fn create(client: &Client, namespace: &str, one: &Companion) -> Result<(), SubmitError> {
     let path = format!("{}?fieldManager={FIELD_MANAGER}", one.collection(namespace));
     let request = Request::post(path).header(CONTENT_TYPE, "application/json");
     let sent = client::send(client, request, one.body.to_string().into_bytes()).await;
@@ -310,7 +310,7 @@ pub async fn create(client: &Client, namespace: &str, one: &Beside) -> Result<()
 }
 
 /// Makes a ConfigMap that is there already go with a job.
-pub async fn give(client: &Client, state: &Beside, namespace: &str, job: &AnyJob) -> Result<(), SubmitError> {
+pub async fn give(client: &Client, state: &Companion, namespace: &str, job: &AnyJob) -> Result<(), SubmitError> {
     let patch = json!({"metadata": {"ownerReferences": [job.reference()]}});
     let path = format!("{}?fieldManager={FIELD_MANAGER}", state.path(namespace));
     let request = Request::patch(path).header(CONTENT_TYPE, "application/merge-patch+json");

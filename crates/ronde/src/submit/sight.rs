@@ -381,13 +381,16 @@ fn is_interpreter(program: &str) -> bool {
     INTERPRETERS.contains(&name)
 }
 
-/// Returns the command that a shell gets as a word: `bash -ec 'python3 train.py'`.
+/// Returns the command that a shell gets as a word: `bash -ec 'python3 train.py'`. What a login shell (`-l`, `-i`) finds,
+/// its profile decides.
 fn inner_command(words: &[Word]) -> Option<&str> {
-    let name = words.first()?.as_deref()?.rsplit('/').next()?;
-    let is_flag = |word: &&Word| word.as_deref().is_some_and(|word| word.starts_with('-') && !word.starts_with("--"));
-    let at =
-        words.iter().skip(1).take_while(is_flag).position(|flag| flag.as_deref().is_some_and(|it| it.ends_with('c')));
-    words.get(at? + 2)?.as_deref().filter(|_| ["bash", "sh"].contains(&name))
+    let (shell, words) = words.split_first()?;
+    let name = shell.as_deref()?.rsplit('/').next()?;
+    let is_flag = |word: &&str| word.starts_with('-') && !word.starts_with("--");
+    let flags: Vec<&str> = words.iter().map_while(Word::as_deref).take_while(is_flag).collect();
+    let is_known = ["bash", "sh"].contains(&name) && !flags.iter().any(|flag| flag.contains(['l', 'i']));
+    let takes_command = flags.last().is_some_and(|flag| flag.ends_with('c'));
+    words.get(flags.len())?.as_deref().filter(|_| is_known && takes_command)
 }
 
 /// Returns the script among the words behind an interpreter.

@@ -22,13 +22,13 @@ const TENSORBOARD_PORT: u16 = 6006;
 
 /// An object that goes with a job.
 #[derive(Debug, Clone)]
-pub struct Beside {
+pub struct Companion {
     pub title: String,
     pub body: Value,
     path: fn(Option<&str>, Option<&str>) -> String,
 }
 
-impl Beside {
+impl Companion {
     pub fn new<T: Resource + Serialize>(object: &T) -> Self {
         let body = serde_json::to_value(object).expect("an object can be written as JSON");
         let title = objects::title::<T>(body["metadata"]["name"].as_str().unwrap_or_default());
@@ -71,14 +71,14 @@ fn version(job_type: JobType) -> &'static str {
 }
 
 /// Builds the ConfigMap that says what was submitted and what was made.
-pub fn config_map(plain: &Plain<'_>, values: &impl Serialize, titles: &[String]) -> Beside {
+pub fn config_map(plain: &Plain<'_>, values: &impl Serialize, titles: &[String]) -> Companion {
     let values = serde_saphyr::to_string(values).expect("arguments can be written as YAML");
     let data = [
         ("values".to_owned(), values),
         ("app".to_owned(), titles.join("\n")),
         (plain.job_type.to_string(), version(plain.job_type).to_owned()),
     ];
-    Beside::new(&ConfigMap {
+    Companion::new(&ConfigMap {
         metadata: labelled(plain, name(plain.name, plain.job_type)),
         data: Some(data.into()),
         ..ConfigMap::default()
@@ -91,9 +91,9 @@ fn labelled(plain: &Plain<'_>, name: String) -> ObjectMeta {
     ObjectMeta { name: Some(name), namespace, labels: Some([label].into()), ..ObjectMeta::default() }
 }
 
-/// Builds what the flags ask for beside the job.
-pub fn beside(plain: &Plain<'_>) -> Vec<Beside> {
-    let files = (!plain.files.is_empty()).then(|| Beside::new(&files(plain)));
+/// Builds the companions of the job that the flags ask for.
+pub fn companions(plain: &Plain<'_>) -> Vec<Companion> {
+    let files = (!plain.files.is_empty()).then(|| Companion::new(&files(plain)));
     let board = plain.common.tensorboard.then(|| tensorboard(plain));
     files.into_iter().chain(board.into_iter().flatten()).collect()
 }
@@ -106,7 +106,7 @@ fn files(plain: &Plain<'_>) -> ConfigMap {
 }
 
 /// TensorBoard sees the volumes of the job, so logs that are to be seen belong on a claim or a directory of the node.
-fn tensorboard(plain: &Plain<'_>) -> [Beside; 2] {
+fn tensorboard(plain: &Plain<'_>) -> [Companion; 2] {
     let name = format!("{}-tensorboard", plain.name);
     let labels = json!({"app": name, "release": plain.name, "createdBy": plain.job_type.name()});
     let image = plain.common.tensorboard_image.as_deref().unwrap_or(plain.image);
@@ -124,7 +124,7 @@ fn tensorboard(plain: &Plain<'_>) -> [Beside; 2] {
     let ports = json!([{"name": "tensorboard", "port": TENSORBOARD_PORT, "targetPort": TENSORBOARD_PORT}]);
     let spec = json!({"type": "NodePort", "selector": selector, "ports": ports});
     let service: Service = typed(json!({"metadata": metadata, "spec": spec}));
-    [Beside::new(&deployment), Beside::new(&service)]
+    [Companion::new(&deployment), Companion::new(&service)]
 }
 
 fn typed<T: DeserializeOwned>(value: Value) -> T {

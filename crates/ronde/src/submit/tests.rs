@@ -216,7 +216,7 @@ fn what_goes_with_a_job_is_remembered() {
     let values: Value = serde_saphyr::from_str(state["data"]["values"].as_str().unwrap()).unwrap();
     assert_eq!(values["common"]["name"], "lm");
     assert_eq!(values["maxWorkers"], 1000);
-    let board = &submission.beside[0].body["spec"]["template"]["spec"]["containers"][0];
+    let board = &submission.companions[0].body["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(board["command"][2], "/l");
 }
 

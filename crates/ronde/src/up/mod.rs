@@ -68,7 +68,7 @@ impl Failure for UpError {
             Self::Open { source, .. } if is_address_in_use(&**source) => {
                 Some("choose another port, or let the system choose: `--listen 127.0.0.1:0`".to_owned())
             }
-            Self::Gone { .. } => Some("all of its pods were stopped; begin anew with `ronde up`".to_owned()),
+            Self::Gone { .. } => Some("all of its pods were stopped; start again with `ronde up`".to_owned()),
             _ => None,
         }
     }

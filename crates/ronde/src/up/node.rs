@@ -43,7 +43,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// Why there is no node.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    #[error("cannot make the namespaces that pods need without root")]
+    #[error("cannot create the namespaces that pods need without root")]
     Home { source: io::Error },
     #[error("cannot make this machine a node")]
     Start { source: StartError },
@@ -65,7 +65,7 @@ impl Failure for NodeError {
         match self {
             Self::Home { .. } => Some("run as root, or with `--isolation none`".to_owned()),
             Self::Start { source: StartError::Isolation { .. } } => {
-                Some("`--isolation auto` takes what there is".to_owned())
+                Some("`--isolation auto` uses what is available".to_owned())
             }
             _ => None,
         }

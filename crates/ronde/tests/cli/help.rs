@@ -45,6 +45,8 @@ fn arguments_that_make_no_sense_are_refused() {
         "dance",
         "up --listen 0.0.0.0:6443",
         "up --listen here",
+        "up --nodes -3",
+        "submit etjob --name a --workers -3 true",
         "apply",
         "get",
         "get pods -o xml",

@@ -1,6 +1,7 @@
 //! `apply` and `get` against a running instance.
 
 use std::{
+    fs::OpenOptions,
     io::{BufRead as _, BufReader},
     path::Path,
 };
@@ -120,4 +121,16 @@ fn a_watch_shows_changes_as_they_happen() {
     assert_eq!(lines.next().unwrap(), "ronde   3         slow");
     applied(&sandbox, "more-dancers.yaml");
     assert_eq!(lines.next().unwrap(), "ronde   5         quick");
+}
+
+#[test]
+fn output_that_does_not_arrive_is_a_failure() {
+    let sandbox = Sandbox::new();
+    let mut all = Vec::new();
+    for line in ["--help", "status", "completion bash"] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = sandbox.command(line).stdout(full).output().unwrap();
+        all.push(sandbox.describe(line, &output));
+    }
+    assert_snapshot!("output_lost", all.join("\n"));
 }

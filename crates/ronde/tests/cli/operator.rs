@@ -19,7 +19,7 @@ fn one_operator_works_and_the_next_waits_for_it() {
     sandbox.up();
     let (first, mut first_says) = start(&sandbox);
     let works = first_says.next().unwrap().unwrap();
-    assert_eq!(works, "is at work; places the pods of the schedulers `volcano`, `ronde`");
+    assert_eq!(works, "active; places the pods of the schedulers `volcano`, `ronde`");
     let queues = sandbox.run("get queues -o name").stdout;
     assert_eq!(
         String::from_utf8(queues).unwrap(),
@@ -27,7 +27,7 @@ fn one_operator_works_and_the_next_waits_for_it() {
     );
     let (second, mut second_says) = start(&sandbox);
     let waits = second_says.next().unwrap().unwrap();
-    assert!(waits.starts_with("waits: `") && waits.ends_with("` is at work"), "{waits}");
+    assert!(waits.starts_with("on standby: `") && waits.ends_with("` is active"), "{waits}");
     kill(first.pid(), "INT");
     assert_eq!(first_says.next().unwrap().unwrap(), "stopping (Ctrl-C again: at once)");
     assert_eq!(first.wait().status.code(), Some(0));

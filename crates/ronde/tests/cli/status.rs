@@ -5,6 +5,22 @@ use insta::assert_snapshot;
 use crate::sandbox::{Sandbox, kill};
 
 #[test]
+fn pods_that_outlive_a_killed_daemon_are_counted() {
+    let sandbox = Sandbox::new();
+    sandbox.up_with_nodes();
+    let pod = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {
+        "terminationGracePeriodSeconds": 0, "containers": [{"name": "web", "image": "x", "command": ["sleep", "1000"]}]}}"#;
+    sandbox.write("pod.json", pod);
+    assert!(sandbox.run("apply -f pod.json").status.success());
+    sandbox.until("get pod web", "Running");
+    sandbox.kill_9();
+    assert_snapshot!("status_pods_left", sandbox.transcript("status"));
+    assert_eq!(sandbox.status()["pods"], 1);
+    assert!(sandbox.run("down").status.success());
+    assert!(sandbox.status().get("pods").is_none());
+}
+
+#[test]
 fn status_tells_whether_it_runs() {
     let sandbox = Sandbox::new();
     let before = sandbox.transcript("status");

@@ -79,6 +79,6 @@ while read -r group; do
     find /sys/fs/cgroup -path "*$group" -type d
 done <groups
 [[ ! -e $RONDE_DATA_DIR || $1 != @(deleted|moved|abandoned|forgotten*) ]] || find "$RONDE_DATA_DIR"
-[[ $("$RONDE" status --all 2>&1) == 'no instance of this user is on this machine' ]] || "$RONDE" status --all
+[[ $("$RONDE" status --all 2>&1) == 'no instances of yours on this machine' ]] || "$RONDE" status --all
 if grep -q 'name: ronde' "$HOME/.kube/config" 2>/dev/null; then cat "$HOME/.kube/config"; fi
 echo 'nothing is left'

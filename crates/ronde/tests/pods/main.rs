@@ -56,7 +56,7 @@ macro_rules! transcripts {
 
         #[test]
         fn every_transcript_is_run() {
-            let own = ["isolation", "nodes", "seed_002_auto_mode", "seed_002_elastic_training", "seed_003_gang"];
+            let own = ["isolation", "nodes", "preemption", "seed_002_auto_mode", "seed_002_elastic_training", "seed_003_gang"];
             let mut names: Vec<&str> = own.into_iter().chain([$(stringify!($name)),+]).collect();
             names.sort_unstable();
             assert_eq!(transcript::names_in(&directory().join("transcripts")), names);
@@ -144,6 +144,15 @@ fn nodes() {
     let sandbox = Sandbox::new();
     let Some(cluster) = Cluster::start(sandbox, "--nodes 3 --cpus 2 --memory 1Gi --gpus 4") else { return };
     play(&cluster, "nodes");
+}
+
+#[test]
+fn preemption() {
+    if Program::find_all(&[]).is_none() {
+        return;
+    }
+    let Some(cluster) = Cluster::start(Sandbox::new(), "--nodes 3 --cpus 2 --memory 1Gi") else { return };
+    play(&cluster, "preemption");
 }
 
 #[test]

@@ -101,7 +101,8 @@ fn scripts_that_pods_will_not_find_are_named() {
                `--data-dir /tmp/x`, or move it out of /tmp";
     check("in /tmp", "", "python3 /tmp/x/train.py", &[tmp]);
     check("behind a launcher", "", "horovodrun -np $((${workers}*1)) python3 -u /tmp/x/train.py", &[tmp]);
-    check("behind another shell", "", "mpirun -np 2 bash -e -c 'cd /root; python3 /tmp/x/train.py'", &[tmp]);
+    check("behind another shell", "", "horovodrun -np 2 bash -e -c 'cd /root; python3 /tmp/x/train.py'", &[tmp]);
+    check("a login shell has a PATH of its own", "", "horovodrun -np 1 bash -lc 'tool --x'", &[]);
     check("behind words for the shell", "", "export A=1; cd /root && exec python3 /tmp/x/train.py", &[tmp]);
     let relative = "pods will not find `train.py`: it is not in their working directory, `/root` | it is in this \
                     folder: add `--working-dir /home/ann`";

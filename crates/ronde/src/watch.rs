@@ -18,7 +18,7 @@ const JSON: &str = "application/json";
 pub type Key = (String, String);
 
 /// Follows the objects of one path.
-pub struct Mirror {
+pub struct Watch {
     client: Client,
     path: String,
     /// `?` and what follows it; empty if all objects are wanted.
@@ -47,20 +47,20 @@ enum Took {
     Refused(String),
 }
 
-impl Mirror {
+impl Watch {
     /// Lists the objects. The selectors are parameters of the API: `("labelSelector", "app=web")`.
     pub async fn start(client: &Client, path: &str, selectors: &[(&str, &str)]) -> Result<Self, ClientError> {
         let selectors: Vec<String> =
             selectors.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
-        let mut mirror = Self {
+        let mut watch = Self {
             client: client.clone(),
             path: path.to_owned(),
             selectors: selectors.join("&"),
             held: Held::default(),
             events: None,
         };
-        mirror.list().await?;
-        Ok(mirror)
+        watch.list().await?;
+        Ok(watch)
     }
 
     /// Returns the objects, by namespace and name.
@@ -126,9 +126,9 @@ impl Mirror {
     }
 }
 
-/// Waits until something in any of the mirrors is another than before.
-pub async fn any_changed(mirrors: &mut [Mirror]) -> Result<(), ClientError> {
-    let changes = mirrors.iter_mut().map(|mirror| Box::pin(mirror.changed()));
+/// Waits until something in any of the watches is another than before.
+pub async fn any_changed(watches: &mut [Watch]) -> Result<(), ClientError> {
+    let changes = watches.iter_mut().map(|watch| Box::pin(watch.changed()));
     future::select_all(changes).await.0
 }
 

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Installs a built ronde, and horovodrun, which is the same program, and says how the shell finds and completes them.
+#
+# usage: install.sh RONDE PREFIX
+set -euo pipefail
+
+program=${1:?"usage: $0 RONDE PREFIX"}
+# A tilde that the shell has left as it is.
+prefix=${2/#\~/$HOME}
+bin=$prefix/bin
+
+install -D -m 755 "$program" "$bin/ronde"
+ln -sf ronde "$bin/horovodrun"
+printf 'installed ronde and horovodrun in %s\n' "$bin"
+
+case :$PATH: in
+*":$bin:"*) ;;
+# shellcheck disable=SC2016
+*) printf 'hint: add it to your PATH: export PATH="%s:$PATH"\n' "$bin" ;;
+esac
+case ${SHELL-} in
+*/zsh) printf 'hint: complete commands with Tab: echo '\''source <(ronde completion zsh)'\'' >> ~/.zshrc\n' ;;
+*/fish) printf 'hint: complete commands with Tab: ronde completion fish > ~/.config/fish/completions/ronde.fish\n' ;;
+*) printf 'hint: complete commands with Tab: echo '\''source <(ronde completion bash)'\'' >> ~/.bashrc\n' ;;
+esac
+printf 'try: ronde demo\n'
