@@ -154,9 +154,14 @@ e2e-horovod: ## Run Horovod's own tests of PyTorch against our drop-in; HOROVOD 
 test-python: preflight ## Build the wheels, install them aside and test them with rings of processes
 	@tools/python.sh test
 
-generate: preflight ## Write again what is generated and committed
+generate: preflight ## Rewrite what is generated and committed
 	cargo run $(LOCKED) -p ronde-e2e -- differences
 	cargo run $(LOCKED) -p ronde-api --example crds
+	RONDE_GENERATE=1 cargo test $(LOCKED) -p ronde --bin ronde -- --quiet documents::commands documents::kinds
+
+.PHONY: docs
+docs: preflight ## Build the documentation site, with search, into target/docs
+	@tools/docs.sh
 
 clean: ## Delete what was built here
 	cargo clean

@@ -65,29 +65,55 @@ def terminal(pieces, end, said):
     print(f"  step {first[2]} → {last[2]}, loss {first[3]:.4f} → {last[3]:.4f}")
 
 
-def points(pieces, pick, top):
-    """The corners of a line in the picture; where nobody spoke the line goes straight on."""
-    step = (WIDTH - 2 * MARGIN) / COLUMNS
-    for number, piece in enumerate(pieces):
-        if pick(piece):
-            yield f"{MARGIN + (number + 0.5) * step:.1f},{HEIGHT - 20 - pick(piece) / top * (HEIGHT - 50):.1f}"
+def plateaus(pieces):
+    """How many ranks there were: (number, first column, column after the last); a silent piece is as the one before."""
+    found = []
+    for column, (ranks, _) in enumerate(pieces):
+        if found and ranks in (0, found[-1][0]):
+            found[-1][2] = column + 1
+        else:
+            found.append([ranks, column, column + 1])
+    return found
+
+
+def place(column):
+    """Where a column begins in the picture."""
+    return MARGIN + column * (WIDTH - 2 * MARGIN) / COLUMNS
+
+
+def ranks_chart(pieces):
+    """Steps, with the number of ranks above each."""
+    steps = plateaus(pieces)
+    top = max(step[0] for step in steps)
+    parts = []
+    for ranks, first, after in steps:
+        height = ranks / top * (HEIGHT - 60)
+        x, y, width = place(first), HEIGHT - 20 - height, place(after) - place(first)
+        parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="#3b82f6"/>')
+        parts.append(f'<text x="{x + width / 2:.1f}" y="{y - 6:.1f}" text-anchor="middle">{ranks}</text>')
+    return f'<g shape-rendering="crispEdges">{"".join(parts)}</g>'
+
+
+def loss_chart(pieces):
+    """A line; where nobody spoke it goes straight on."""
+    top = max(loss for _, loss in pieces if loss is not None)
+    heights = [(column, loss / top * (HEIGHT - 60)) for column, (_, loss) in enumerate(pieces) if loss is not None]
+    points = " ".join(f"{place(column + 0.5):.1f},{HEIGHT - 20 - height:.1f}" for column, height in heights)
+    return f'<polyline fill="none" stroke="#f97316" stroke-width="2.5" stroke-linejoin="round" points="{points}"/>'
 
 
 def svg(pieces, end, path):
-    charts = (("ranks", lambda piece: piece[0], "#2b6cb0"), ("loss", lambda piece: piece[1], "#c05621"))
-    parts = []
-    for number, (name, pick, colour) in enumerate(charts):
-        top = max(pick(piece) for piece in pieces if pick(piece))
-        line = " ".join(points(pieces, pick, top))
-        parts.append(
-            f'<g transform="translate(0,{number * HEIGHT})" font-family="sans-serif" font-size="12">'
-            f'<text x="{MARGIN}" y="18">{name} (at most {top:.4g})</text>'
-            f'<line x1="{MARGIN}" y1="{HEIGHT - 20}" x2="{WIDTH - MARGIN}" y2="{HEIGHT - 20}" stroke="#999"/>'
-            f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{line}"/>'
-            f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - 5}" text-anchor="end">{end:.0f} s</text></g>'
-        )
+    charts = (("ranks", ranks_chart(pieces)), ("loss", loss_chart(pieces)))
+    parts = [
+        f'<g transform="translate(0,{number * HEIGHT})"><text x="{MARGIN}" y="20" font-weight="bold">{name}</text>{chart}'
+        f'<line x1="{MARGIN}" y1="{HEIGHT - 20}" x2="{WIDTH - MARGIN}" y2="{HEIGHT - 20}" stroke="#94a3b8"/>'
+        f'<text x="{MARGIN}" y="{HEIGHT - 5}">0 s</text>'
+        f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - 5}" text-anchor="end">{end:.0f} s</text></g>'
+        for number, (name, chart) in enumerate(charts)
+    ]
     with open(path, "w", encoding="utf-8") as file:
-        file.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT * len(charts)}">')
+        file.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT * len(charts)}"')
+        file.write(' font-family="sans-serif" font-size="13" fill="#1e293b">')
         file.write('<rect width="100%" height="100%" fill="white"/>' + "".join(parts) + "</svg>\n")
 
 

@@ -27,6 +27,8 @@ mod completion;
 mod data_dir;
 mod delete;
 mod demo;
+#[cfg(test)]
+mod documents;
 mod down;
 mod environment;
 mod failure;
