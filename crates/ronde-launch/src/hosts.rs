@@ -54,7 +54,7 @@ impl HostsError {
             }
             Self::Syntax { .. } | Self::Empty { .. } => "a line of a hostfile is `node1 slots=4`",
             Self::NoSlots { .. } => "leave the host out, or give it at least one slot",
-            Self::Twice { .. } => "add up its slots in one origin",
+            Self::Twice { .. } => "add up its slots in one place",
         }
     }
 }

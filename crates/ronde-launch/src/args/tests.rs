@@ -151,7 +151,7 @@ fn a_file_that_means_what_it_says_needs_no_notice() {
 #[test]
 fn a_wrong_file_is_refused() {
     let check = |text: &str, expected: &str| assert_eq!(config::parse(text).unwrap_err(), expected, "{text}");
-    check("params: {cycle_time_ms: -1}", "`params.cycle_time_ms` is -1, not a number from 0 on");
+    check("params: {cycle_time_ms: -1}", "`params.cycle_time_ms` is -1, not a non-negative number");
     check("params: {cache_capacity: many}", "`params.cache_capacity` is \"many\", not a non-negative integer");
     check("autotune: {enabled: 3}", "`autotune.enabled` is 3, not true or false");
     assert!(config::parse("- a\n- b").is_err());

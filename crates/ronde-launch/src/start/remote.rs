@@ -116,7 +116,7 @@ async fn watch(name: &str, connection: Connection, code: &str, mut orders: mpsc:
 
 fn read_end(name: &str, ended: Ended) -> Ended {
     match ended {
-        Ended::Code(TROUBLE) => Ended::Lost(format!("`{name}` exited with {TROUBLE}: the connection was lost")),
+        Ended::Code(TROUBLE) => Ended::Lost(format!("`{name}` exited with {TROUBLE}: the connection failed")),
         // As shells tell of a signal.
         Ended::Code(code @ 129..=192) => Ended::Signal(code - 128),
         other => other,

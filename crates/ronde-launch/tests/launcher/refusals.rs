@@ -57,7 +57,7 @@ fn bad_input_is_refused_with_a_hint() {
     check(
         "a wrong configuration",
         "-np 1 --config-file bad.yaml true",
-        "error: cannot use the configuration file `bad.yaml`: `params.cycle_time_ms` is \"fast\", not a number from 0 on\n\n\
+        "error: cannot use the configuration file `bad.yaml`: `params.cycle_time_ms` is \"fast\", not a non-negative number\n\n\
          hint: the same parameters are flags, see --help\n",
     );
     check(

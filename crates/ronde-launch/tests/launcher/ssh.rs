@@ -188,7 +188,7 @@ fn an_unknown_host_is_named() {
         (
             &["--min-np", "1", "-H", "no.invalid:1", "--elastic-timeout", "8"],
             3,
-            "0 ranks ready after 8 s, and at least 1 needed",
+            "0 ranks ready after 8 s, at least 1 needed",
             "add hosts",
         ),
     ] {
