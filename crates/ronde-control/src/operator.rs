@@ -10,7 +10,7 @@ use ronde_runtime::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{batch, elastic::pod::AgentSettings, install, scheduling::Scheduler, vcjob::objects::KeySource};
+use crate::{batch, elastic::pod::AgentSettings, install, scheduling::Scheduler, ssh_keys::KeySource};
 
 /// Where operators agree on who is at work: namespace and name.
 pub const LEASE: (&str, &str) = ("kube-system", "ronde-operator");

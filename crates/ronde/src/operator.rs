@@ -8,7 +8,7 @@ use ronde_control::{
     elastic::pod::AgentSettings,
     operator::{self, MACHINE, News, OperatorError, Options},
     scheduling::Scheduler,
-    vcjob::objects::KeySource,
+    ssh_keys::KeySource,
 };
 use ronde_runtime::runner::Clock;
 use tokio::runtime::Runtime;

@@ -1,6 +1,6 @@
 //! The status of a training job in the making: whether it runs, how far it has come, how it ended.
 //!
-//! Pure. [`super::next`] calls the steps in their order; losses are in [`super::losses`], changes of size in
+//! Pure. [`super::decide`] calls the steps in their order; losses are in [`super::losses`], changes of size in
 //! [`super::scaling`].
 //!
 //! ```text
@@ -19,14 +19,13 @@ use ronde_api::{
     TrainingJobStatus,
     names::elastic::{self as names, conditions as types},
 };
-use ronde_runtime::pods::disruption::Disruption;
-use ronde_runtime::pods::time;
+use ronde_runtime::pods::{disruption::Disruption, state::PodState, time};
 
 use super::{
-    conditions::{self, Cause, FALSE, TRUE},
+    conditions::{self, FALSE, TRUE},
     observed::{Member, Observed},
 };
-use crate::vcjob::member::State;
+use crate::reconcile::{Cause, JobEvent};
 
 /// How many sizes a status remembers; each takes about 150 bytes.
 const SIZES_MAX: usize = 20;
@@ -36,18 +35,11 @@ const START_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 /// How long the scheduler may take to say that a pod has to wait.
 const PLACING: SignedDuration = SignedDuration::from_secs(5);
 
-/// Something that people want to know of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct News {
-    pub is_warning: bool,
-    pub cause: Cause,
-}
-
 /// A status in the making.
 pub struct Draft<'a> {
     pub seen: &'a Observed<'a>,
     pub status: TrainingJobStatus,
-    pub news: Vec<News>,
+    pub events: Vec<JobEvent>,
     /// Why the number of hosts changes, if it does.
     pub why: Option<Cause>,
     pub now: Timestamp,
@@ -57,7 +49,7 @@ pub struct Draft<'a> {
 impl<'a> Draft<'a> {
     pub fn new(seen: &'a Observed<'a>, now: Timestamp) -> Self {
         let status = seen.job.status.clone().unwrap_or_default();
-        Self { seen, status, news: Vec::new(), why: None, now, look_again: None }
+        Self { seen, status, events: Vec::new(), why: None, now, look_again: None }
     }
 
     pub fn phase(&self) -> Phase {
@@ -78,11 +70,11 @@ impl<'a> Draft<'a> {
     }
 
     pub fn tell(&mut self, cause: Cause) {
-        self.news.push(News { is_warning: false, cause });
+        self.events.push(JobEvent { is_warning: false, cause });
     }
 
     pub fn warn(&mut self, cause: Cause) {
-        self.news.push(News { is_warning: true, cause });
+        self.events.push(JobEvent { is_warning: true, cause });
     }
 
     pub fn set(&mut self, type_: &str, status: &str, cause: &Cause) {
@@ -165,12 +157,12 @@ impl<'a> Draft<'a> {
             return;
         }
         match self.seen.launcher(&self.status.elastic).map(|launcher| launcher.state) {
-            Some(State::Succeeded) => {
+            Some(PodState::Succeeded) => {
                 let cause = Cause::new(conditions::JOB_SUCCEEDED, "the launcher has succeeded");
                 self.end(Phase::Succeeded, types::SUCCEEDED, cause);
             }
-            Some(State::Failed) => self.fail_by_launcher(),
-            Some(State::Terminating) => self.lose_launcher(),
+            Some(PodState::Failed) => self.fail_by_launcher(),
+            Some(PodState::Terminating) => self.lose_launcher(),
             None if self.is(types::LAUNCHER_CREATED) => self.miss_launcher(),
             _ => {}
         }
@@ -469,7 +461,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns the status as it is to be written.
-    pub fn finish(mut self) -> (TrainingJobStatus, Vec<News>, Option<SignedDuration>) {
+    pub fn finish(mut self) -> (TrainingJobStatus, Vec<JobEvent>, Option<SignedDuration>) {
         if !self.is_live() {
             self.status.current_workers = Vec::new();
         }
@@ -478,7 +470,7 @@ impl<'a> Draft<'a> {
         if self.seen.job.status.as_ref() != Some(&self.status) {
             self.status.last_reconcile_time = Some(time(self.now));
         }
-        (self.status, self.news, self.look_again)
+        (self.status, self.events, self.look_again)
     }
 
     fn tally(&mut self) {
@@ -487,11 +479,11 @@ impl<'a> Draft<'a> {
         }
         let was_over = self.seen.job.phase().is_some_and(Phase::is_final) && self.phase().is_final();
         let tally = |members: Vec<&Member>| {
-            let number = |is: State| i32::try_from(members.iter().filter(|it| it.state == is).count()).unwrap_or(0);
+            let number = |is: PodState| i32::try_from(members.iter().filter(|it| it.state == is).count()).unwrap_or(0);
             ReplicaStatus {
-                active: number(State::Running),
-                succeeded: number(State::Succeeded),
-                failed: number(State::Failed),
+                active: number(PodState::Running),
+                succeeded: number(PodState::Succeeded),
+                failed: number(PodState::Failed),
             }
         };
         let run = self.status.elastic.run;

@@ -20,13 +20,14 @@ use ronde_runtime::pods::is_finished;
 use serde_json::{Value, json};
 
 use super::{
+    apply::receipt,
+    decide::decide,
     draft::is_live,
-    next::{Next, next},
     observed::{Around, Member, Observed, Request, RequestObject, TRACKING},
     plan::{Kill, Plan},
     pod::Wiring,
 };
-use crate::vcjob::plan::GroupPlan;
+use crate::reconcile::{GroupChange, Step};
 
 const EPOCH: i64 = 1_800_000_000;
 /// The grace of pods that say nothing about it.
@@ -204,16 +205,16 @@ impl World {
                 return;
             }
             let (seen, now) = (self.observe(), self.now());
-            match next(&seen, now) {
-                Next::Record { status, news } => {
+            match decide(&seen, now) {
+                Step::Write { status, events } => {
                     drop(seen);
-                    let lines = news.iter().map(|it| format!("{}: {}", it.cause.reason, it.cause.message));
+                    let lines = events.iter().map(|it| format!("{}: {}", it.cause.reason, it.cause.message));
                     self.events.extend(lines);
                     if self.may_write() {
                         self.job.status = Some(*status);
                     }
                 }
-                Next::Act(plan) => {
+                Step::Apply(plan) => {
                     drop(seen);
                     self.look_again = plan.look_again;
                     if self.carry_out(&plan) == 0 {
@@ -232,7 +233,7 @@ impl World {
         may
     }
 
-    /// Does what a plan says, in the order of [`super::act`]; returns how many writes there were.
+    /// Does what a plan says, in the order of [`super::apply`]; returns how many writes there were.
     fn carry_out(&mut self, plan: &Plan) -> usize {
         let mut writes = 0;
         if let Some(launcher) = &plan.release {
@@ -249,7 +250,7 @@ impl World {
                 self.kill(kill);
             }
         }
-        if plan.group != GroupPlan::Leave {
+        if plan.group != GroupChange::Leave {
             writes += 1;
             if self.may_write() {
                 self.apply_group(&plan.group);
@@ -265,10 +266,7 @@ impl World {
                 self.services.clone_from(&objects.services);
             }
             if self.may_write() {
-                let now = Time(self.now());
-                let memory = &mut self.job.status.get_or_insert_default().elastic;
-                memory.applied.clone_from(&objects.fingerprint);
-                memory.applied_time = Some(now);
+                self.job.status = Some(receipt(&self.job, objects, self.now()));
             }
             return writes + 3;
         }
@@ -314,16 +312,16 @@ impl World {
         }
     }
 
-    fn apply_group(&mut self, plan: &GroupPlan) {
+    fn apply_group(&mut self, plan: &GroupChange) {
         match plan {
-            GroupPlan::Leave => {}
-            GroupPlan::Create(group) | GroupPlan::Replace(group) => {
+            GroupChange::Leave => {}
+            GroupChange::Create(group) | GroupChange::Replace(group) => {
                 let mut group = (**group).clone();
                 let phase = Some(PodGroupPhase::Inqueue);
                 group.status = Some(PodGroupStatus { phase, ..PodGroupStatus::default() });
                 self.group = Some(group);
             }
-            GroupPlan::Delete(_) => self.group = None,
+            GroupChange::Delete(_) => self.group = None,
         }
     }
 

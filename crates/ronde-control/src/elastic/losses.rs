@@ -6,15 +6,15 @@
 
 use jiff::SignedDuration;
 use ronde_api::{LeavingWorker, RestartPolicy, names::elastic as names};
-use ronde_runtime::pods::{backoff, time};
+use ronde_runtime::pods::{backoff, state::PodState, time};
 
 use super::{
-    conditions::{self, Cause},
+    conditions,
     draft::{Draft, count},
     observed::{Failure, Member},
     scaling,
 };
-use crate::vcjob::member::State;
+use crate::reconcile::Cause;
 
 /// Failures that are longer ago than this say nothing about the next one.
 const FORGOTTEN_AFTER: SignedDuration = SignedDuration::from_mins(30);
@@ -77,16 +77,16 @@ impl Draft<'_> {
         let evicted = worker.disruption().map(|disruption| Loss::Evicted(disruption.why));
         let vanishing = self.seen.vanishing.get(worker.node());
         match worker.state {
-            State::Terminating => Some(evicted.unwrap_or_else(|| Loss::Disrupted("its pod was deleted".to_owned()))),
-            State::Unknown => Some(Loss::Disrupted("nothing is heard of its node".to_owned())),
+            PodState::Terminating => Some(evicted.unwrap_or_else(|| Loss::Disrupted("its pod was deleted".to_owned()))),
+            PodState::Unknown => Some(Loss::Disrupted("nothing is heard of its node".to_owned())),
             // What dies with its node has done nothing wrong.
-            State::Failed => {
+            PodState::Failed => {
                 let disrupted = || vanishing.map(|why| Loss::Disrupted(why.clone()));
                 Some(evicted.or_else(disrupted).unwrap_or_else(|| Loss::Failed(worker.failure())))
             }
-            State::Succeeded => Some(Loss::Ended),
-            State::Running => vanishing.map(|why| Loss::Vanishing(why.clone())),
-            State::Pending => vanishing.map(|why| Loss::Disrupted(why.clone())),
+            PodState::Succeeded => Some(Loss::Ended),
+            PodState::Running => vanishing.map(|why| Loss::Vanishing(why.clone())),
+            PodState::Pending => vanishing.map(|why| Loss::Disrupted(why.clone())),
         }
     }
 
@@ -187,5 +187,5 @@ impl Draft<'_> {
 
 /// Tells whether a worker has done what it was asked: it has ended, or never began.
 pub fn has_left(worker: &Member) -> bool {
-    worker.is_finished() || worker.state == State::Pending
+    worker.is_finished() || worker.state == PodState::Pending
 }

@@ -1,21 +1,20 @@
 //! Training jobs: a launcher and workers that come and go while they train.
 //!
-//! [`next`] decides, this file observes and writes what it says, [`act`] does the rest. The decision is either another
-//! status or, when the status says all there is to say, a plan: so nothing is done that is not written down before, and a
-//! controller that is killed between any two writes loses nothing. Scale operations are looked at with their job, one at a
-//! time; what they are told follows from the status of the job. Beside it runs [`Orphans`](ronde_runtime::pods::orphans).
+//! This file observes, [`decide`] says what comes next, [`apply`] does what is planned; the order of writes is that of
+//! [`reconcile`](crate::reconcile): status first. Scale operations are looked at with their job, one at a time; what they
+//! are told follows from the status of the job. Beside it runs [`Orphans`](ronde_runtime::pods::orphans).
 
-pub mod act;
+pub mod apply;
 pub mod around;
 pub mod claims;
 pub mod conditions;
+pub mod decide;
 pub mod draft;
 pub mod files;
 #[cfg(test)]
 mod fixtures;
 pub mod group;
 pub mod losses;
-pub mod next;
 pub mod objects;
 pub mod observed;
 pub mod plan;
@@ -32,7 +31,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Node, Pod, Secret, Service, ServiceAccount},
     rbac::v1::{Role, RoleBinding},
 };
-use kube::{ResourceExt as _, api::PostParams};
+use kube::ResourceExt as _;
 use ronde_api::names::MANAGED_SELECTOR;
 use ronde_api::{PodGroup, ScaleIn, ScaleOut, Scaler, TrainingJob, TrainingJobStatus, names::elastic as names, rules};
 use ronde_runtime::watch::Owned;
@@ -45,17 +44,15 @@ use ronde_runtime::{
 
 use self::{
     around::Cluster,
-    draft::News,
-    next::{Next, next},
     observed::{Around, Member, Observed, Request, RequestObject, TRACKING},
+    plan::Plan,
     pod::Wiring,
 };
-use crate::vcjob::objects::KeySource;
+use crate::{
+    reconcile::{StatusFirst, Step, reconcile},
+    ssh_keys::KeySource,
+};
 
-/// A loss, its replacement and two changes of phase take four, objects one more.
-const ROUNDS_MAX: usize = 12;
-/// How soon a job that is not done after all rounds is looked at again.
-const NEXT_ROUNDS: SignedDuration = SignedDuration::from_millis(10);
 /// The grace of pods whose job is gone, in seconds: what they run is over.
 const ORPHAN_SECONDS: u32 = 1;
 
@@ -122,24 +119,44 @@ impl Controller for Elastic {
         if job.metadata.deletion_timestamp.is_some() {
             return Ok(None);
         }
-        let mut job = completed(&job);
-        // One time for the whole look: nothing may fall due between two of its steps.
-        let now = ctx.clock.now();
-        for _ in 0..ROUNDS_MAX {
-            // 1. observe
-            let seen = observe(ctx, &job, now);
-            // 2. decide
-            match next(&seen, now) {
-                // 3. write down
-                Next::Record { status, news } => job = completed(&record(ctx, &job, *status, news).await?),
-                // 4. act
-                Next::Act(plan) => match act::apply(ctx, self, &job, &plan).await? {
-                    Some(written) => job = completed(&written),
-                    None => return Ok(plan.look_again.into_iter().chain(watchful(ctx, &job)).min()),
-                },
-            }
-        }
-        Ok(Some(NEXT_ROUNDS))
+        reconcile(self, ctx, &job).await
+    }
+}
+
+impl StatusFirst for Elastic {
+    type Job = TrainingJob;
+    type Status = TrainingJobStatus;
+    type Plan = Plan;
+
+    // A loss, its replacement and two changes of phase take four, objects one more.
+    const ROUNDS_MAX: usize = 12;
+
+    fn complete(&self, _: &Ctx, job: &TrainingJob) -> TrainingJob {
+        let mut job = job.clone();
+        rules::training_job::default(&mut job);
+        job
+    }
+
+    fn decide(&self, ctx: &Ctx, job: &TrainingJob, now: Timestamp) -> Step<TrainingJobStatus, Plan> {
+        decide::decide(&observe(ctx, job, now), now)
+    }
+
+    fn with_status(job: &TrainingJob, status: TrainingJobStatus) -> TrainingJob {
+        TrainingJob { status: Some(status), ..job.clone() }
+    }
+
+    async fn apply(&self, ctx: &Ctx, job: &TrainingJob, plan: &Plan) -> Result<Option<TrainingJobStatus>, kube::Error> {
+        apply::apply(ctx, self, job, plan).await
+    }
+
+    async fn rest(
+        &self,
+        ctx: &Ctx,
+        job: &TrainingJob,
+        plan: &Plan,
+        _: Timestamp,
+    ) -> Result<Option<SignedDuration>, kube::Error> {
+        Ok(plan.look_again.into_iter().chain(watchful(ctx, job)).min())
     }
 }
 
@@ -147,13 +164,6 @@ impl Controller for Elastic {
 fn job_of<S: Scaler + Cached>(change: &Change, caches: &Caches) -> Vec<Key> {
     let named = caches.get::<S>(&change.key).map(|scaler| Key::new(&change.key.namespace, scaler.job_name()));
     named.into_iter().chain(change.owners("TrainingJob")).collect()
-}
-
-/// Returns a job with all defaults: where no admission fills them in, the controller does.
-fn completed(job: &TrainingJob) -> TrainingJob {
-    let mut job = job.clone();
-    rules::training_job::default(&mut job);
-    job
 }
 
 fn observe<'a>(ctx: &Ctx, job: &'a TrainingJob, now: Timestamp) -> Observed<'a> {
@@ -265,35 +275,13 @@ async fn forget(ctx: &Ctx, key: &Key) -> Result<(), kube::Error> {
         match &request.object {
             RequestObject::Out(object) => {
                 let object = ScaleOut::clone(object);
-                act::write_scaler(ctx, object, Some(&status), |object, status| object.status = Some(status)).await?;
+                apply::write_scaler(ctx, object, Some(&status), |object, status| object.status = Some(status)).await?;
             }
             RequestObject::In(object) => {
                 let object = ScaleIn::clone(object);
-                act::write_scaler(ctx, object, Some(&status), |object, status| object.status = Some(status)).await?;
+                apply::write_scaler(ctx, object, Some(&status), |object, status| object.status = Some(status)).await?;
             }
         }
     }
     Ok(())
-}
-
-async fn record(
-    ctx: &Ctx,
-    job: &TrainingJob,
-    status: TrainingJobStatus,
-    news: Vec<News>,
-) -> Result<TrainingJob, kube::Error> {
-    let written = write_status(ctx, job, status).await?;
-    for News { is_warning, cause } in news {
-        ctx.events.about_part(job, "", is_warning, &cause.reason, cause.message);
-    }
-    Ok(written)
-}
-
-/// With the version that was looked at: what somebody else has written is never overwritten.
-async fn write_status(ctx: &Ctx, job: &TrainingJob, status: TrainingJobStatus) -> Result<TrainingJob, kube::Error> {
-    let jobs = write::api::<TrainingJob>(ctx, &job.namespace().unwrap_or_default());
-    let job = TrainingJob { status: Some(status), ..job.clone() };
-    let written = jobs.replace_status(&job.name_any(), &PostParams::default(), &job).await?;
-    ctx.caches.assume(written.clone());
-    Ok(written)
 }

@@ -20,12 +20,11 @@ use ronde_runtime::{
         self, condition, controller_of,
         disruption::Disruption,
         is_deleted,
+        state::{PodState, ended_before_deletion},
         trouble::{self, Trouble},
     },
     podstatus::node_of,
 };
-
-use crate::vcjob::member::{State, ended_before_deletion, state};
 
 /// The finalizer of a launcher: it stays until its job knows how it ended, however long no controller looks.
 pub const TRACKING: &str = "ronde.dev/training-job-tracking";
@@ -62,7 +61,7 @@ pub struct Member {
     pub name: String,
     /// The run of the job that it was made for.
     pub run: i32,
-    pub state: State,
+    pub state: PodState,
 }
 
 /// How a pod has failed.
@@ -130,11 +129,11 @@ impl Member {
     }
 
     pub fn is_finished(&self) -> bool {
-        matches!(self.state, State::Succeeded | State::Failed)
+        matches!(self.state, PodState::Succeeded | PodState::Failed)
     }
 
     pub fn is_running(&self) -> bool {
-        self.state == State::Running
+        self.state == PodState::Running
     }
 
     pub fn is_deleted(&self) -> bool {
@@ -178,7 +177,7 @@ impl Member {
 
     /// Tells whether it was ended although it had done nothing wrong.
     pub fn is_evicted(&self) -> bool {
-        matches!(self.state, State::Terminating | State::Failed) && self.disruption().is_some()
+        matches!(self.state, PodState::Terminating | PodState::Failed) && self.disruption().is_some()
     }
 
     /// Returns why the scheduler has not placed it, if it has said so.
@@ -278,11 +277,11 @@ fn is_tracked(pod: &Pod) -> bool {
 }
 
 /// Returns how a pod fares; one that is kept for it and had ended before it was deleted has ended.
-fn known_state(pod: &Pod) -> State {
+fn known_state(pod: &Pod) -> PodState {
     match pods::phase(pod) {
-        "Succeeded" if is_tracked(pod) && ended_before_deletion(pod) => State::Succeeded,
-        "Failed" if is_tracked(pod) && ended_before_deletion(pod) => State::Failed,
-        _ => state(pod),
+        "Succeeded" if is_tracked(pod) && ended_before_deletion(pod) => PodState::Succeeded,
+        "Failed" if is_tracked(pod) && ended_before_deletion(pod) => PodState::Failed,
+        _ => PodState::of_pod(pod),
     }
 }
 

@@ -14,11 +14,12 @@ use ronde_api::{
 use ronde_runtime::pods::time;
 
 use super::{
-    conditions::{self, Cause, FALSE, TRUE},
+    conditions::{self, FALSE, TRUE},
     draft::{Draft, count},
     observed::{Member, Request},
     plan,
 };
+use crate::reconcile::Cause;
 
 /// How long a list of hosts stands before the next request changes it: a launcher asks those to leave that it has seen.
 const SETTLE: SignedDuration = SignedDuration::from_secs(3);

@@ -5,10 +5,11 @@ use ronde_api::{ScalerStatus, Scaling, ScalingWay, TrainingJobStatus, names::ela
 use ronde_runtime::pods::time;
 
 use super::{
-    conditions::{self, Cause, TRUE},
+    conditions::{self, TRUE},
     observed::{Observed, Request, RequestObject},
     scaling,
 };
+use crate::reconcile::Cause;
 
 /// What is to be written to a scale operation.
 #[derive(Debug, Clone)]

@@ -23,7 +23,7 @@ use ronde_runtime::{
 use serde_json::json;
 
 use self::plan::{build, needs_group};
-use crate::scheduling::objects::pods::Schedulers;
+use crate::membership::Schedulers;
 
 /// The controller of groups for plain pods.
 #[derive(Debug, Clone)]

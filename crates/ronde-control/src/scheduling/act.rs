@@ -26,13 +26,11 @@ use ronde_scheduler::{Eviction, GroupId, NodeName, PodId, Step};
 use serde_json::{Value, json};
 
 use super::{
-    objects::{
-        pods::DEFAULT_SCHEDULER,
-        volumes::{Claimed, awaits_node, chooses},
-    },
+    objects::volumes::{Claimed, awaits_node, chooses},
     state::{State, claims},
     status,
 };
+use crate::membership::DEFAULT_SCHEDULER;
 
 /// How many requests are under way at once: a server with a few processors is busy with these.
 const WRITES_MAX: usize = 32;

@@ -25,12 +25,8 @@ use ronde_runtime::{
 };
 use ronde_scheduler::{Change, Plan, Policy, Step, Time};
 
-use self::{
-    act::Outcome,
-    marks::Mark,
-    objects::pods::{DEFAULT_SCHEDULER, Schedulers},
-    state::State,
-};
+use self::{act::Outcome, marks::Mark, state::State};
+use crate::membership::{DEFAULT_SCHEDULER, Schedulers};
 
 /// The longest pause after something has failed.
 const PAUSE_MAX: SignedDuration = SignedDuration::from_secs(5);

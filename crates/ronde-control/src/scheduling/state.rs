@@ -27,12 +27,12 @@ use super::{
     objects::{
         count,
         groups::{self, Around, class_of},
-        node_groups, nodes,
-        pods::{self, Membership, Schedulers},
+        node_groups, nodes, pods,
         selectors::label_selector,
         volumes::{Claimed, chooses, claim_names, volumes},
     },
 };
+use crate::membership::{Membership, Schedulers, membership};
 
 /// How long pods and groups that belong to others may take to be made, and to be heard of.
 pub const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
@@ -181,7 +181,7 @@ impl State {
 
     /// Tells whether a pod waits for a node from this scheduler.
     pub fn is_pending(&self, pod: &Pod) -> bool {
-        let is_ours = matches!(pods::membership(pod, &self.schedulers), Membership::Of(_) | Membership::Alone);
+        let is_ours = matches!(membership(pod, &self.schedulers), Membership::Of(_) | Membership::Alone);
         let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
         is_ours
             && node_of(pod).is_empty()
@@ -312,7 +312,7 @@ impl State {
         if !node_of(&pod).is_empty() {
             self.binding.remove(key);
         }
-        let membership = pods::membership(&pod, &self.schedulers);
+        let membership = membership(&pod, &self.schedulers);
         let claims = claims(caches, &pod);
         if node_of(&pod).is_empty() && claims.iter().any(chooses) {
             self.choosing.insert(key.clone());

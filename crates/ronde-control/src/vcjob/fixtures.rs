@@ -19,14 +19,13 @@ use ronde_sim::pods::at;
 use serde_json::{Value, json};
 
 use super::{
+    apply::receipt,
+    decide::decide,
     member::{Member, TRACKING},
-    memory::Memory,
-    news::News,
-    next::{Next, next},
     observed::Observed,
-    plan::{GroupPlan, Objects, Plan},
-    plugins::Plugins,
+    plan::Plan,
 };
+use crate::reconcile::{GroupChange, JobEvent, Step};
 
 const JOB: &str = "j";
 /// More looks than any script needs.
@@ -48,7 +47,7 @@ pub struct World {
     pub seconds: i64,
     /// Whether the queue lets groups in by itself.
     pub admits: bool,
-    pub news: Vec<News>,
+    pub events: Vec<JobEvent>,
     /// All phases, one after the other.
     pub phases: Vec<String>,
     made: usize,
@@ -94,7 +93,7 @@ impl World {
             faults: Vec::new(),
             seconds: 0,
             admits: true,
-            news: Vec::new(),
+            events: Vec::new(),
             phases: Vec::new(),
             made: 0,
         }
@@ -121,9 +120,9 @@ impl World {
     /// Writes statuses until there is a plan.
     pub fn look(&mut self) -> Plan {
         for _ in 0..LOOKS_MAX {
-            match next(&self.observe(), at(self.seconds)) {
-                Next::Act(plan) => return *plan,
-                Next::Record { status, news } => self.record(*status, news),
+            match decide(&self.observe(), at(self.seconds)) {
+                Step::Apply(plan) => return *plan,
+                Step::Write { status, events } => self.record(*status, events),
             }
         }
         panic!("the status never stands still: {:?}", self.status());
@@ -131,22 +130,22 @@ impl World {
 
     /// Takes one decision; returns a plan only if nothing had to be written down.
     pub fn step(&mut self) -> Option<Plan> {
-        match next(&self.observe(), at(self.seconds)) {
-            Next::Act(plan) => Some(*plan),
-            Next::Record { status, news } => {
-                self.record(*status, news);
+        match decide(&self.observe(), at(self.seconds)) {
+            Step::Apply(plan) => Some(*plan),
+            Step::Write { status, events } => {
+                self.record(*status, events);
                 None
             }
         }
     }
 
-    fn record(&mut self, status: JobStatus, news: Vec<News>) {
+    fn record(&mut self, status: JobStatus, events: Vec<JobEvent>) {
         let phase = status.state.phase.expect("a phase").to_string();
         if self.phases.last() != Some(&phase) {
             self.phases.push(phase);
         }
         self.job.status = Some(status);
-        self.news.extend(news);
+        self.events.extend(events);
     }
 
     /// Looks and does what is planned until there is nothing left to do.
@@ -173,35 +172,25 @@ impl World {
             writes.push(Box::new(|world| world.delete(&pod.name_any())));
         }
         match &plan.group {
-            GroupPlan::Leave => {}
-            GroupPlan::Delete(_) => writes.push(Box::new(|world| world.group = None)),
-            GroupPlan::Create(group) | GroupPlan::Replace(group) => {
+            GroupChange::Leave => {}
+            GroupChange::Delete(_) => writes.push(Box::new(|world| world.group = None)),
+            GroupChange::Create(group) | GroupChange::Replace(group) => {
                 writes.push(Box::new(|world| world.put_group(PodGroup::clone(group))));
             }
         }
         for claim in &plan.claims {
             writes.push(Box::new(|world| world.claims.push(claim.name_any())));
         }
-        if plan.objects != Objects::Leave {
-            let is_ensured = plan.objects == Objects::Ensure;
-            if self.apply_objects(is_ensured) != self.job.status {
-                writes.push(Box::new(move |world| world.job.status = world.apply_objects(is_ensured)));
+        if let Some(receipt) = receipt(&self.job, plan.objects) {
+            writes.push(Box::new(move |world| world.job.status = Some(receipt)));
+        } else {
+            for pod in &plan.create {
+                writes.push(Box::new(|world| world.create(pod.clone())));
             }
-        }
-        for pod in &plan.create {
-            writes.push(Box::new(|world| world.create(pod.clone())));
         }
         let done = writes.len().min(most);
         writes.into_iter().take(most).for_each(|write| write(self));
         done
-    }
-
-    fn apply_objects(&self, is_ensured: bool) -> Option<JobStatus> {
-        let mut status = self.status();
-        let mut memory = Memory::read(&status, &self.job.spec);
-        memory.applied = is_ensured.then(|| Plugins::of(&self.job).fingerprint());
-        memory.write(&mut status);
-        Some(status)
     }
 
     fn put_group(&mut self, mut group: PodGroup) {

@@ -3,55 +3,33 @@
 use kube::ResourceExt as _;
 use ronde_api::Job;
 
-use super::draft::Cause;
+use crate::reconcile::{Cause, JobEvent};
 
 pub const COMMAND_ISSUED: &str = "CommandIssued";
 pub const EXECUTE_ACTION: &str = "ExecuteAction";
 pub const PLUGIN_ERROR: &str = "PluginError";
 pub const PVC_ERROR: &str = "PVCError";
-pub const POD_GROUP_ERROR: &str = "PodGroupError";
 pub const POD_GROUP_PENDING: &str = "PodGroupPending";
 /// Ours: where no admission refuses a job, the controller does.
 pub const INVALID_JOB: &str = "InvalidJob";
 /// Ours: something in a job has no effect, or not the one that it seems to have.
 pub const JOB_WARNING: &str = "JobWarning";
-pub const JOB_STATUS_ERROR: &str = "JobStatusError";
 /// Ours: pods were ended that had done nothing wrong.
 pub const DISRUPTED: &str = "Disrupted";
 /// Ours: containers of a pod cannot start.
 pub const POD_TROUBLE: &str = "PodTrouble";
-pub const FAILED_CREATE: &str = "FailedCreate";
-pub const FAILED_DELETE: &str = "FailedDelete";
 
-/// Something that people want to know of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct News {
-    pub is_warning: bool,
-    pub reason: &'static str,
-    pub message: String,
-}
-
-impl News {
-    pub fn normal(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { is_warning: false, reason, message: message.into() }
-    }
-
-    pub fn warning(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { is_warning: true, reason, message: message.into() }
-    }
-
-    /// Tells what a job waits for, or what is wrong with its pods.
-    pub fn waiting(job: &Job, cause: &Cause) -> Self {
-        for reason in [PVC_ERROR, PLUGIN_ERROR] {
-            if cause.reason == reason {
-                return Self::warning(reason, &cause.message);
-            }
+/// Returns the event about what a job waits for, or what is wrong with its pods.
+pub fn waiting(job: &Job, cause: &Cause) -> JobEvent {
+    for reason in [PVC_ERROR, PLUGIN_ERROR] {
+        if cause.reason == reason {
+            return JobEvent::warning(reason, &cause.message);
         }
-        if cause.reason != POD_GROUP_PENDING {
-            return Self::warning(POD_TROUBLE, &cause.message);
-        }
-        let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
-        let message = format!("PodGroup {namespace}:{name} unschedulable, reason: {}", cause.message);
-        Self::warning(POD_GROUP_PENDING, message)
     }
+    if cause.reason != POD_GROUP_PENDING {
+        return JobEvent::warning(POD_TROUBLE, &cause.message);
+    }
+    let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
+    let message = format!("PodGroup {namespace}:{name} unschedulable, reason: {}", cause.message);
+    JobEvent::warning(POD_GROUP_PENDING, message)
 }

@@ -7,11 +7,9 @@ use std::{
 
 use kube::ResourceExt as _;
 use ronde_api::{Command, Job, JobPhase, JobSpec, PodGroup, PodGroupPhase, TaskSpec};
+use ronde_runtime::pods::state::PodState;
 
-use super::{
-    member::{Member, State},
-    memory::Memory,
-};
+use super::{member::Member, memory::Memory};
 
 /// What 0 stands for where the API server has not filled it in.
 const MAX_RETRY: i32 = 3;
@@ -57,7 +55,9 @@ impl Observed<'_> {
 
     /// Tells whether the pod of an index that has succeeded is kept, for its output, although the run is over.
     pub fn is_kept(&self, memory: &Memory, member: &Member) -> bool {
-        member.state == State::Succeeded && !self.is_surplus(member) && memory.has_succeeded(&member.task, member.index)
+        member.state == PodState::Succeeded
+            && !self.is_surplus(member)
+            && memory.has_succeeded(&member.task, member.index)
     }
 
     /// Tells whether the queue has let the job in, so that pods may be made.

@@ -7,10 +7,10 @@
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use ronde_api::{Action, Event, PodGroupPhase, TaskSpec};
-use ronde_runtime::pods::trouble;
+use ronde_runtime::pods::{state::PodState, trouble};
 
 use super::{
-    member::{Member, State},
+    member::Member,
     memory::{Memory, Occasion, Scope},
     observed::{Observed, is_past_group, max_retry},
 };
@@ -118,11 +118,13 @@ fn of_member(member: &Member) -> Option<Occurrence> {
         (Event::PodEvicted, None, disrupted.unwrap_or_else(|| format!("pod {name} was evicted or deleted")))
     } else {
         match member.state {
-            State::Failed => {
+            PodState::Failed => {
                 let message = disrupted.unwrap_or_else(|| failure(member));
                 (Event::PodFailed, Some(member.ended_at()), message)
             }
-            State::Pending => (Event::PodPending, Some(member.created_at()), format!("pod {name} waits for too long")),
+            PodState::Pending => {
+                (Event::PodPending, Some(member.created_at()), format!("pod {name} waits for too long"))
+            }
             _ => return None,
         }
     };
@@ -171,7 +173,7 @@ fn is_completed(memory: &Memory, task: &TaskSpec) -> bool {
 fn restarts(seen: &Observed<'_>, memory: &Memory, task: &TaskSpec) -> i32 {
     let runs = |member: &&Member| {
         member.task == task.name
-            && matches!(member.state, State::Pending | State::Running)
+            && matches!(member.state, PodState::Pending | PodState::Running)
             && seen.is_present(memory, member)
     };
     seen.members.iter().filter(runs).map(Member::restarts).fold(0, i32::saturating_add)
@@ -202,7 +204,7 @@ pub fn is_over(seen: &Observed<'_>, memory: &Memory, occasion: &Occasion) -> boo
         Event::Unknown => of_group(seen, memory).is_none(),
         Event::PodEvicted => {
             let runs = |member: &Member| {
-                member.name == occasion.pod && matches!(member.state, State::Running | State::Succeeded)
+                member.name == occasion.pod && matches!(member.state, PodState::Running | PodState::Succeeded)
             };
             task.is_none() || seen.members.iter().any(runs)
         }

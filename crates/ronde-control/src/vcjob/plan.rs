@@ -18,6 +18,7 @@ use super::{
     plugins::Plugins,
     pod, volumes,
 };
+use crate::reconcile::GroupChange;
 
 /// What is to be done.
 #[derive(Debug, Clone, Default)]
@@ -27,7 +28,7 @@ pub struct Plan {
     /// Pods that need not be watched over any more: the status knows what became of them.
     pub release: Vec<Arc<Pod>>,
     pub kill: Vec<Arc<Pod>>,
-    pub group: GroupPlan,
+    pub group: GroupChange,
     pub claims: Vec<PersistentVolumeClaim>,
     pub objects: Objects,
     pub create: Vec<Pod>,
@@ -39,21 +40,11 @@ pub struct Plan {
 impl Plan {
     /// Returns how many writes it takes at most.
     pub fn writes(&self) -> usize {
-        let group = usize::from(self.group != GroupPlan::Leave);
+        let group = usize::from(self.group != GroupChange::Leave);
         let objects = usize::from(self.objects != Objects::Leave);
         let pods = self.release.len() + self.kill.len() + self.create.len();
         self.forget.len() + pods + group + self.claims.len() + objects
     }
-}
-
-/// What is to be done with the group of a job.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub enum GroupPlan {
-    #[default]
-    Leave,
-    Create(Box<PodGroup>),
-    Replace(Box<PodGroup>),
-    Delete(Arc<PodGroup>),
 }
 
 /// What is to be done with the objects of plugins.
@@ -102,18 +93,18 @@ fn is_to_go(seen: &Observed<'_>, memory: &Memory, phase: JobPhase, member: &Memb
     is_over || !is_live(phase) && !member.is_finished()
 }
 
-fn group_plan(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> GroupPlan {
+fn group_plan(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> GroupChange {
     let is_wanted = matches!(phase, JobPhase::Pending | JobPhase::Running);
     match &seen.group {
-        Some(group) if group.metadata.deletion_timestamp.is_some() => GroupPlan::Leave,
-        Some(group) if !is_live(phase) || is_past_group(memory, group) => GroupPlan::Delete(group.clone()),
+        Some(group) if group.metadata.deletion_timestamp.is_some() => GroupChange::Leave,
+        Some(group) if !is_live(phase) || is_past_group(memory, group) => GroupChange::Delete(group.clone()),
         Some(group) if is_wanted => {
             let spec = group::spec(seen, memory);
             let changed = || PodGroup { spec: spec.clone(), ..PodGroup::clone(group) };
-            if group.spec == spec { GroupPlan::Leave } else { GroupPlan::Replace(Box::new(changed())) }
+            if group.spec == spec { GroupChange::Leave } else { GroupChange::Replace(Box::new(changed())) }
         }
-        None if is_wanted => GroupPlan::Create(Box::new(group::build(seen, memory))),
-        _ => GroupPlan::Leave,
+        None if is_wanted => GroupChange::Create(Box::new(group::build(seen, memory))),
+        _ => GroupChange::Leave,
     }
 }
 

@@ -1,11 +1,12 @@
 //! Which phase follows from the pods of a job alone, and what it waits for. Pure.
 
 use ronde_api::{JobPhase, JobStatus, PodGroupConditionType, PodGroupPhase};
-use ronde_runtime::pods::trouble::{self, Trouble};
+use ronde_runtime::pods::{
+    state::PodState,
+    trouble::{self, Trouble},
+};
 
 use super::{
-    draft::Cause,
-    member::State,
     memory::{Disrupted, Memory},
     news,
     observed::{Observed, is_past_group},
@@ -13,6 +14,7 @@ use super::{
     plugins::Plugins,
     tally::Tally,
 };
+use crate::reconcile::Cause;
 
 /// Reasons of phases, which say nothing of what is wrong.
 const STARTED: &str = "Started";
@@ -93,7 +95,7 @@ fn verdict(seen: &Observed<'_>, tally: &Tally) -> (JobPhase, Cause) {
     let of_tasks: i32 = spec.tasks.iter().map(ronde_api::TaskSpec::min_available).sum();
     let short = spec.tasks.iter().find(|task| tally.succeeded_of(&task.name) < task.min_available());
     let failed = |reason: &str, message: String| {
-        let failed = seen.members.iter().find(|member| member.state == State::Failed && !seen.is_surplus(member));
+        let failed = seen.members.iter().find(|member| member.state == PodState::Failed && !seen.is_surplus(member));
         let why = failed.map(|member| format!("; {}", occurrence::failure(member))).unwrap_or_default();
         (JobPhase::Failed, Cause::new(reason, format!("{message}{why}")))
     };

@@ -9,10 +9,11 @@ use kube::ResourceExt as _;
 use ronde_runtime::pods::{self, count};
 
 use super::limits::{Limits, replicas};
-use crate::replicaset::plan::REPLICA_FAILURE;
 
 pub const AVAILABLE: &str = "Available";
 pub const PROGRESSING: &str = "Progressing";
+/// The condition of a set that cannot make or delete its pods, which its deployment repeats.
+const REPLICA_FAILURE: &str = "ReplicaFailure";
 /// The reasons of the condition `Progressing`.
 pub mod reason {
     pub const CREATED: &str = "NewReplicaSetCreated";

@@ -19,7 +19,7 @@ use ronde_runtime::pods::{
 /// Pods that are made or deleted in one go.
 pub const BURST_MAX: usize = 500;
 /// The condition of a set that cannot make or delete its pods.
-pub const REPLICA_FAILURE: &str = "ReplicaFailure";
+const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// A replica set and its surroundings.
 #[derive(Debug, Clone)]

@@ -18,7 +18,7 @@ use ronde_control::{
     elastic::pod::AgentSettings,
     operator::{self, LEASE, News, OperatorError, Options},
     scheduling::Scheduler,
-    vcjob::objects::KeySource,
+    ssh_keys::KeySource,
 };
 use serde_json::json;
 use tokio::{task::JoinHandle, time::Instant};

@@ -2,15 +2,17 @@
 //!
 //! Everything in this file is pure. Writing pods to the cluster is in [`act`], who ended a pod in [`disruption`], names from
 //! contents in [`hash`], letting go of pods without an owner in [`orphans`], the order in which pods are given up in [`rank`],
-//! what is wrong with containers in [`trouble`].
+//! how one fares in [`state`], what a quota counts in [`quota`], what is wrong with containers in [`trouble`].
 
 pub mod act;
 pub mod backoff;
 pub mod disruption;
 pub mod hash;
 pub mod orphans;
+pub mod quota;
 pub mod rank;
 pub mod resources;
+pub mod state;
 pub mod trouble;
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -3,7 +3,7 @@
 use std::{io, path::Path, sync::Arc, time::Duration};
 
 use ronde_apiserver::Server;
-use ronde_control::{elastic::pod::AgentSettings, operator, scheduling::Scheduler, vcjob::objects::KeySource};
+use ronde_control::{elastic::pod::AgentSettings, operator, scheduling::Scheduler, ssh_keys::KeySource};
 use ronde_machine::{
     deployment::Deployments,
     job::{Jobs, ttl::TtlAfterFinished},

@@ -10,11 +10,13 @@ use serde_json::{Value, json};
 
 use super::{
     groups::{self, Around, class_of},
-    node_groups, nodes,
-    pods::{self, Membership, membership},
+    node_groups, nodes, pods,
     volumes::{Claimed, awaits_node, chooses, claim_names, volumes},
 };
-use crate::scheduling::Scheduler;
+use crate::{
+    membership::{Membership, membership},
+    scheduling::Scheduler,
+};
 
 fn read<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()

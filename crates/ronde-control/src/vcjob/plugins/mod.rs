@@ -7,7 +7,6 @@
 mod env;
 mod hcclrank;
 mod hosts;
-pub mod keys;
 mod mpi;
 mod pytorch;
 mod ray;

@@ -104,7 +104,8 @@ fn a_job_that_is_preempted_more_often_than_it_may_fail_lives_and_says_who_it_was
         assert_eq!(world.status().state.message, "2 of 2 pods have started, 2 are needed");
     }
     world.play("ok:w-0 ok:w-1");
-    let told = world.news.iter().filter(|news| news.reason == "Preempted").map(|news| news.message.as_str());
+    let told =
+        world.events.iter().filter(|event| event.cause.reason == "Preempted").map(|event| event.cause.message.as_str());
     assert_eq!(told.collect::<Vec<_>>(), ["pod j-w-0 was preempted by hi (priority high)"; 5]);
     assert_eq!(world.status().retry_count, 0);
     assert_eq!(world.phases.last().map(String::as_str), Some("Completed"));

@@ -205,7 +205,8 @@ fn commands_are_carried_out_once_and_in_order() {
     assert_eq!(world.phases.join(" "), "Pending Running Aborting Restarting Pending Running");
     let mut world = play(gang(1), "run cmd:Dance cmd:RestartPod ok:w-0 cmd:RestartJob");
     assert_eq!(world.phases.join(" "), "Pending Running Completed");
-    let warnings: Vec<String> = world.news.drain(..).filter(|news| news.is_warning).map(|news| news.message).collect();
+    let warnings: Vec<String> =
+        world.events.drain(..).filter(|event| event.is_warning).map(|event| event.cause.message).collect();
     let expected = [
         "Command Dance has no effect on a job that is Running",
         "Command RestartPod has no effect on a job that is Running",
@@ -274,7 +275,7 @@ fn an_eviction_with_a_timeout_is_forgiven_if_the_pod_comes_back() {
     let evicted = || gang_with(json!({"event": "PodEvicted", "action": "TerminateJob", "timeout": "60s"}));
     let mut world = play(evicted(), "run evict:w-0 gone wait:30 run wait:100");
     assert_eq!(world.status().running, 2);
-    assert!(world.news.drain(..).any(|news| news.message == "Execute action TerminateJob after 1m0s"));
+    assert!(world.events.drain(..).any(|event| event.cause.message == "Execute action TerminateJob after 1m0s"));
     let world = play(evicted(), "run evict:w-0 gone wait:60 gone");
     assert_eq!(world.phases.join(" "), "Pending Running Pending Terminating Terminated");
     assert_eq!(world.status().state.reason, "PodEvicted");
@@ -313,7 +314,7 @@ fn a_job_says_what_it_waits_for() {
     world.group.as_mut().unwrap().status = serde_json::from_value(status).unwrap();
     world.play("wait:1 wait:1");
     assert_eq!(world.status().state.message, message);
-    let told: Vec<&str> = world.news.iter().map(|news| news.message.as_str()).collect();
+    let told: Vec<&str> = world.events.iter().map(|event| event.cause.message.as_str()).collect();
     assert_eq!(told, ["PodGroup ns:j unschedulable, reason: queue team-a is at its limit"], "once");
 }
 
@@ -327,11 +328,11 @@ fn a_job_that_is_wrong_is_refused_until_it_is_not() {
         (state.reason.as_str(), state.message.as_str()),
         ("InvalidJob", "spec.queue: `gpu` is closed; spec.tasks: too few")
     );
-    assert!(world.group.is_none() && world.news.len() == 1);
+    assert!(world.group.is_none() && world.events.len() == 1);
     assert_eq!(world.look_again().map(|wait| wait.as_secs()), Some(10));
     world.play("cmd:AbortJob");
     assert!(world.commands.is_empty(), "nobody waits for it");
-    let told = world.news.last().map(|news| news.message.as_str());
+    let told = world.events.last().map(|event| event.cause.message.as_str());
     assert_eq!(told, Some("Command AbortJob has no effect on a job that is invalid"));
     world.faults.clear();
     world.play("run");
@@ -345,8 +346,8 @@ fn what_has_no_effect_and_what_may_not_change_is_told_once() {
     let mut world = World::new(spec);
     world.play("run run");
     let told = |world: &mut World| {
-        let news = std::mem::take(&mut world.news).into_iter().filter(|news| news.is_warning);
-        news.map(|news| format!("{}: {}", news.reason, news.message)).collect::<Vec<_>>()
+        let events = std::mem::take(&mut world.events).into_iter().filter(|event| event.is_warning);
+        events.map(|event| format!("{}: {}", event.cause.reason, event.cause.message)).collect::<Vec<_>>()
     };
     assert_eq!(told(&mut world), ["JobWarning: spec.minSuccess: 9 pods cannot succeed: the job has 2"]);
     world.play("scale:w=3 run");

@@ -1,12 +1,12 @@
 //! Does what is planned for a training job. Every write names the very object it means, and may be repeated.
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
 };
-use ronde_api::{ScalerStatus, ScalingWay, TrainingJob, names::elastic as names};
+use ronde_api::{ScalerStatus, ScalingWay, TrainingJob, TrainingJobStatus, names::elastic as names};
 use ronde_runtime::{
     pods::{
         act::{self as write, Owner},
@@ -20,18 +20,14 @@ use serde_json::json;
 use super::{
     Elastic, objects,
     observed::{RequestObject, TRACKING},
-    plan::{Kill, Objects, Plan},
+    plan::{Objects, Plan},
     scaling::moving,
     tell::Tell,
-    write_status,
 };
-use crate::vcjob::act::apply_group;
+use crate::reconcile::apply::{apply_group, create_pods, delete_pods, release_pods, warn};
 
-/// How many requests about the pods of one job are under way.
-const AT_ONCE: usize = 32;
-
-/// Carries out a plan: first what goes, then what pods need, then the pods, then those who asked are told. Returns the job
-/// if its status has changed with that: then there is another plan.
+/// Carries out a plan: first what goes, then what pods need, then the pods, then those who asked are told. Returns the
+/// receipt of the objects if they were not in place: then there is another plan.
 ///
 /// # Errors
 /// If a write fails; the whole plan is made anew then.
@@ -40,44 +36,31 @@ pub async fn apply(
     elastic: &Elastic,
     job: &TrainingJob,
     plan: &Plan,
-) -> Result<Option<TrainingJob>, kube::Error> {
-    if let Some(launcher) = &plan.release {
-        write::remove_finalizer(ctx, launcher, TRACKING).await?;
-    }
-    kill_all(ctx, &plan.kill).await?;
-    apply_group(ctx, job, &plan.group).await.inspect_err(|error| warn(ctx, job, "PodGroupError", error))?;
-    if let Some(objects) = &plan.objects {
-        return apply_objects(ctx, elastic, job, objects).await.map(Some);
+) -> Result<Option<TrainingJobStatus>, kube::Error> {
+    release_pods(ctx, plan.release.as_slice(), TRACKING).await?;
+    delete_pods(ctx, job, plan.kill.iter().map(|kill| (kill.pod.clone(), kill.grace))).await?;
+    apply_group(ctx, job, &plan.group).await?;
+    if let Some(wanted) = &plan.objects {
+        let applied = objects::apply(ctx, &elastic.keys, job, wanted).await;
+        applied.inspect_err(|error| warn(ctx, job, "FailedCreate", error))?;
+        return Ok(Some(receipt(job, wanted, ctx.clock.now())));
     }
     if let Some((launcher, note)) = &plan.note {
         annotate(ctx, launcher, note).await?;
     }
-    create_all(ctx, job, &pods(elastic, job, plan)).await?;
+    create_pods(ctx, job, &pods(elastic, job, plan)).await?;
     for tell in &plan.tell {
         tell_one(ctx, job, tell).await?;
     }
     Ok(None)
 }
 
-async fn kill_all(ctx: &Ctx, kills: &[Kill]) -> Result<(), kube::Error> {
-    let killed = stream::iter(kills.to_vec())
-        .map(|kill| async move { write::remove_within(ctx, &*kill.pod, kill.grace).await.map(drop) });
-    killed.buffer_unordered(AT_ONCE).try_collect().await
-}
-
-/// Makes the objects, then remembers that it is so.
-async fn apply_objects(
-    ctx: &Ctx,
-    elastic: &Elastic,
-    job: &TrainingJob,
-    wanted: &Objects,
-) -> Result<TrainingJob, kube::Error> {
-    let applied = objects::apply(ctx, &elastic.keys, job, wanted).await;
-    applied.inspect_err(|error| warn(ctx, job, "FailedCreate", error))?;
+/// Returns the status that knows that the objects are in place, and since when.
+pub fn receipt(job: &TrainingJob, wanted: &Objects, now: Timestamp) -> TrainingJobStatus {
     let mut status = job.status.clone().unwrap_or_default();
     status.elastic.applied.clone_from(&wanted.fingerprint);
-    status.elastic.applied_time = Some(time(ctx.clock.now()));
-    write_status(ctx, job, status).await
+    status.elastic.applied_time = Some(time(now));
+    status
 }
 
 async fn annotate(ctx: &Ctx, launcher: &Pod, note: &str) -> Result<(), kube::Error> {
@@ -98,21 +81,6 @@ fn pods(elastic: &Elastic, job: &TrainingJob, plan: &Plan) -> Vec<Pod> {
         pod
     };
     launcher.into_iter().chain(plan.create.workers.iter().map(worker)).collect()
-}
-
-/// Makes one pod, then all others side by side: what refuses one refuses all.
-async fn create_all(ctx: &Ctx, job: &TrainingJob, pods: &[Pod]) -> Result<(), kube::Error> {
-    let Some((first, rest)) = pods.split_first() else { return Ok(()) };
-    create(ctx, job, first).await?;
-    let created = stream::iter(rest.to_vec()).map(|pod| async move { create(ctx, job, &pod).await });
-    created.buffer_unordered(AT_ONCE).try_collect().await
-}
-
-async fn create(ctx: &Ctx, job: &TrainingJob, pod: &Pod) -> Result<(), kube::Error> {
-    let pods = write::api::<Pod>(ctx, &job.namespace().unwrap_or_default());
-    let made = pods.create(&PostParams::default(), pod).await;
-    ctx.caches.assume(made.inspect_err(|error| warn(ctx, job, "FailedCreate", error))?);
-    Ok(())
 }
 
 async fn tell_one(ctx: &Ctx, job: &TrainingJob, tell: &Tell) -> Result<(), kube::Error> {
@@ -154,11 +122,4 @@ pub async fn write_scaler<K: Owner + Serialize>(
     let written = objects.replace_status(&object.name_any(), &PostParams::default(), &object).await?;
     ctx.caches.assume(written);
     Ok(())
-}
-
-/// Losing a race is part of the game, and no news.
-fn warn(ctx: &Ctx, job: &TrainingJob, reason: &'static str, error: &kube::Error) {
-    if !matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409)) {
-        ctx.events.warning(job, reason, write::text(error));
-    }
 }

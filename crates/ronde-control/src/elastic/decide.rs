@@ -1,28 +1,17 @@
-//! What comes next for a training job: another status, or, when it says all there is to say, something to do.
-//!
-//! Pure. The status is always written before anything is done, and everything that is done follows from it alone:
-//! that is why the controller may be killed between any two writes.
+//! Decides what comes next for a training job: another status, or, when it says all there is to say, a plan. Pure.
 
 use jiff::Timestamp;
 use ronde_api::TrainingJobStatus;
 
 use super::{
-    draft::{Draft, News},
+    draft::Draft,
     observed::Observed,
     plan::{self, Plan},
 };
-
-/// The next step of a job.
-#[derive(Debug, Clone)]
-pub enum Next {
-    /// To write down.
-    Record { status: Box<TrainingJobStatus>, news: Vec<News> },
-    /// To do, now that the status stands.
-    Act(Box<Plan>),
-}
+use crate::reconcile::Step;
 
 /// Decides the next step.
-pub fn next(seen: &Observed<'_>, now: Timestamp) -> Next {
+pub fn decide(seen: &Observed<'_>, now: Timestamp) -> Step<TrainingJobStatus, Plan> {
     let mut draft = Draft::new(seen, now);
     if seen.faults.is_empty() {
         // 1. whether the job runs at all
@@ -41,11 +30,11 @@ pub fn next(seen: &Observed<'_>, now: Timestamp) -> Next {
     } else {
         draft.refuse();
     }
-    let (status, news, look_again) = draft.finish();
+    let (status, events, look_again) = draft.finish();
     if seen.job.status.as_ref() == Some(&status) {
         let mut plan = plan::plan(seen, &status, now);
         plan.look_again = plan.look_again.into_iter().chain(look_again).min();
-        return Next::Act(Box::new(plan));
+        return Step::Apply(Box::new(plan));
     }
-    Next::Record { status: Box::new(status), news }
+    Step::Write { status: Box::new(status), events }
 }
