@@ -6,7 +6,7 @@
 use http::StatusCode;
 use ronde_control::{
     elastic::pod::AgentSettings,
-    operator::{self, MACHINE, News, OperatorError, Options},
+    operator::{self, MACHINE, OperatorError, OperatorEvent, Options},
     scheduling::Scheduler,
     ssh_keys::KeySource,
 };
@@ -108,9 +108,9 @@ fn scheduler(args: &OperatorArgs) -> Scheduler {
     args.placing.tell(Scheduler { schedulers, ..Scheduler::for_cluster() })
 }
 
-fn say(printer: Printer, names: &str, news: &News<'_>) {
+fn say(printer: Printer, names: &str, news: &OperatorEvent<'_>) {
     match news {
-        News::Waits { holder } => printer.say(format_args!("waits: `{holder}` is at work")),
-        News::Works => printer.say(format_args!("is at work; places the pods of the schedulers `{names}`")),
+        OperatorEvent::Waits { holder } => printer.say(format_args!("waits: `{holder}` is at work")),
+        OperatorEvent::Works => printer.say(format_args!("is at work; places the pods of the schedulers `{names}`")),
     }
 }

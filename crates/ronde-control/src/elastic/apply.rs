@@ -9,7 +9,7 @@ use kube::{
 use ronde_api::{ScalerStatus, ScalingWay, TrainingJob, TrainingJobStatus, names::elastic as names};
 use ronde_runtime::{
     pods::{
-        act::{self as write, Owner},
+        apply::{self as write, Owner},
         controller_ref, time,
     },
     runner::Ctx,
@@ -20,9 +20,9 @@ use serde_json::json;
 use super::{
     Elastic, objects,
     observed::{RequestObject, TRACKING},
-    plan::{Objects, Plan},
+    plan::{Objects, TrainingJobPlan},
+    scaler_status::ScalerUpdate,
     scaling::moving,
-    tell::Tell,
 };
 use crate::reconcile::apply::{apply_group, create_pods, delete_pods, release_pods, warn};
 
@@ -35,7 +35,7 @@ pub async fn apply(
     ctx: &Ctx,
     elastic: &Elastic,
     job: &TrainingJob,
-    plan: &Plan,
+    plan: &TrainingJobPlan,
 ) -> Result<Option<TrainingJobStatus>, kube::Error> {
     release_pods(ctx, plan.release.as_slice(), TRACKING).await?;
     delete_pods(ctx, job, plan.kill.iter().map(|kill| (kill.pod.clone(), kill.grace))).await?;
@@ -49,8 +49,8 @@ pub async fn apply(
         annotate(ctx, launcher, note).await?;
     }
     create_pods(ctx, job, &pods(elastic, job, plan)).await?;
-    for tell in &plan.tell {
-        tell_one(ctx, job, tell).await?;
+    for update in &plan.scalers {
+        update_scaler(ctx, job, update).await?;
     }
     Ok(None)
 }
@@ -68,7 +68,7 @@ async fn annotate(ctx: &Ctx, launcher: &Pod, note: &str) -> Result<(), kube::Err
     write::patch(ctx, launcher, &patch).await.map(drop)
 }
 
-fn pods(elastic: &Elastic, job: &TrainingJob, plan: &Plan) -> Vec<Pod> {
+fn pods(elastic: &Elastic, job: &TrainingJob, plan: &TrainingJobPlan) -> Vec<Pod> {
     let status = job.status.clone().unwrap_or_default();
     let run = status.elastic.run;
     let launcher = plan.create.launcher.then(|| elastic.wiring.launcher(job, run));
@@ -83,16 +83,16 @@ fn pods(elastic: &Elastic, job: &TrainingJob, plan: &Plan) -> Vec<Pod> {
     launcher.into_iter().chain(plan.create.workers.iter().map(worker)).collect()
 }
 
-async fn tell_one(ctx: &Ctx, job: &TrainingJob, tell: &Tell) -> Result<(), kube::Error> {
-    let owner = tell.is_to_be_owned.then_some(job);
-    match &tell.object {
+async fn update_scaler(ctx: &Ctx, job: &TrainingJob, update: &ScalerUpdate) -> Result<(), kube::Error> {
+    let owner = update.is_to_be_owned.then_some(job);
+    match &update.object {
         RequestObject::Out(object) => {
             let object = own(ctx, &**object, owner).await?;
-            write_scaler(ctx, object, tell.status.as_ref(), |object, status| object.status = Some(status)).await
+            write_scaler(ctx, object, update.status.as_ref(), |object, status| object.status = Some(status)).await
         }
         RequestObject::In(object) => {
             let object = own(ctx, &**object, owner).await?;
-            write_scaler(ctx, object, tell.status.as_ref(), |object, status| object.status = Some(status)).await
+            write_scaler(ctx, object, update.status.as_ref(), |object, status| object.status = Some(status)).await
         }
     }
 }

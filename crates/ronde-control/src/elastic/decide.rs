@@ -4,33 +4,33 @@ use jiff::Timestamp;
 use ronde_api::TrainingJobStatus;
 
 use super::{
-    draft::Draft,
     observed::Observed,
-    plan::{self, Plan},
+    plan::{self, TrainingJobPlan},
+    status_builder::StatusBuilder,
 };
 use crate::reconcile::Step;
 
 /// Decides the next step.
-pub fn decide(seen: &Observed<'_>, now: Timestamp) -> Step<TrainingJobStatus, Plan> {
-    let mut draft = Draft::new(seen, now);
+pub fn decide(seen: &Observed<'_>, now: Timestamp) -> Step<TrainingJobStatus, TrainingJobPlan> {
+    let mut builder = StatusBuilder::new(seen, now);
     if seen.faults.is_empty() {
         // 1. whether the job runs at all
-        draft.begin();
-        draft.heed_suspension();
+        builder.begin();
+        builder.heed_suspension();
         // 2. whether it has ended, and whether it runs again
-        draft.judge_launcher();
-        draft.restart();
+        builder.judge_launcher();
+        builder.restart();
         // 3. which workers it has lost, and which come and go
-        draft.count_losses();
-        draft.scale();
-        draft.fill();
+        builder.count_losses();
+        builder.scale();
+        builder.fill();
         // 4. how far it has come
-        draft.advance();
-        draft.give_up_waiting();
+        builder.advance();
+        builder.give_up_waiting();
     } else {
-        draft.refuse();
+        builder.refuse();
     }
-    let (status, events, look_again) = draft.finish();
+    let (status, events, look_again) = builder.finish();
     if seen.job.status.as_ref() == Some(&status) {
         let mut plan = plan::plan(seen, &status, now);
         plan.look_again = plan.look_again.into_iter().chain(look_again).min();

@@ -22,10 +22,10 @@ use serde_json::{Value, json};
 use super::{
     apply::receipt,
     decide::decide,
-    draft::is_live,
-    observed::{Around, Member, Observed, Request, RequestObject, TRACKING},
-    plan::{Kill, Plan},
+    observed::{Capacity, Member, Observed, Request, RequestObject, TRACKING},
+    plan::{Kill, TrainingJobPlan},
     pod::Wiring,
+    status_builder::is_live,
 };
 use crate::reconcile::{GroupChange, Step};
 
@@ -43,7 +43,7 @@ pub struct World {
     pub ins: BTreeMap<String, ScaleIn>,
     pub vanishing: BTreeMap<String, String>,
     pub launcher_vanishing: Option<String>,
-    pub around: Around,
+    pub capacity: Capacity,
     pub seconds: i64,
     /// How many pods the node has room for.
     pub room: usize,
@@ -97,7 +97,7 @@ impl World {
             ins: BTreeMap::new(),
             vanishing: BTreeMap::new(),
             launcher_vanishing: None,
-            around: Around::default(),
+            capacity: Capacity::default(),
             seconds: 0,
             room: 100,
             hostfile: String::new(),
@@ -177,7 +177,7 @@ impl World {
     }
 
     pub fn observe(&self) -> Observed<'_> {
-        let members = self.pods.values().cloned().map(Arc::new).map(Member::of);
+        let members = self.pods.values().cloned().map(Arc::new).map(Member::of_pod);
         let (launchers, workers): (Vec<_>, Vec<_>) = members.partition(|member| member.name == "j-launcher");
         let outs = self.outs.values().cloned().map(Arc::new);
         let ins = self.ins.values().cloned().map(Arc::new);
@@ -192,7 +192,7 @@ impl World {
             requests: requests.into_iter().map(|(_, request)| request).collect(),
             vanishing: self.vanishing.clone(),
             launcher_vanishing: self.launcher_vanishing.clone(),
-            around: self.around.clone(),
+            capacity: self.capacity.clone(),
             objects: None,
             faults: Vec::new(),
         }
@@ -234,7 +234,7 @@ impl World {
     }
 
     /// Does what a plan says, in the order of [`super::apply`]; returns how many writes there were.
-    fn carry_out(&mut self, plan: &Plan) -> usize {
+    fn carry_out(&mut self, plan: &TrainingJobPlan) -> usize {
         let mut writes = 0;
         if let Some(launcher) = &plan.release {
             writes += 1;
@@ -294,10 +294,10 @@ impl World {
                 assert!(self.pods.insert(pod.name_any(), pod).is_none(), "the name was taken");
             }
         }
-        for tell in &plan.tell {
+        for update in &plan.scalers {
             writes += 1;
             if self.may_write() {
-                self.tell(&tell.object, tell.status.clone());
+                self.record(&update.object, update.status.clone());
             }
         }
         writes

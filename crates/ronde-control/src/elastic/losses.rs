@@ -10,9 +10,9 @@ use ronde_runtime::pods::{backoff, state::PodState, time};
 
 use super::{
     conditions,
-    draft::{Draft, count},
     observed::{Failure, Member},
     scaling,
+    status_builder::{StatusBuilder, count},
 };
 use crate::reconcile::Cause;
 
@@ -39,7 +39,7 @@ enum Loss {
     Vanishing(String),
 }
 
-impl Draft<'_> {
+impl StatusBuilder<'_> {
     /// Takes lost workers out of the job, and remembers those that still have to leave.
     pub fn count_losses(&mut self) {
         if !self.is_live() {
@@ -169,7 +169,7 @@ impl Draft<'_> {
         }
         let missing = memory.wanted - i32::try_from(self.status.target_workers.len()).unwrap_or(i32::MAX);
         let names = self.fresh_names(missing);
-        self.tell(Cause::new(
+        self.record(Cause::new(
             conditions::WORKER_CREATED,
             format!("{} take the place of lost workers", names.join(", ")),
         ));

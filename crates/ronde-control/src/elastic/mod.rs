@@ -5,11 +5,9 @@
 //! are told follows from the status of the job. Beside it runs [`Orphans`](ronde_runtime::pods::orphans).
 
 pub mod apply;
-pub mod around;
-pub mod claims;
+pub mod capacity;
 pub mod conditions;
 pub mod decide;
-pub mod draft;
 pub mod files;
 #[cfg(test)]
 mod fixtures;
@@ -19,8 +17,10 @@ pub mod objects;
 pub mod observed;
 pub mod plan;
 pub mod pod;
+pub mod reclaim;
+pub mod scaler_status;
 pub mod scaling;
-pub mod tell;
+pub mod status_builder;
 #[cfg(test)]
 mod tests;
 
@@ -36,15 +36,15 @@ use ronde_api::names::MANAGED_SELECTOR;
 use ronde_api::{PodGroup, ScaleIn, ScaleOut, Scaler, TrainingJob, TrainingJobStatus, names::elastic as names, rules};
 use ronde_runtime::watch::Owned;
 use ronde_runtime::{
-    pods::{act as write, controller_of, orphans::Counts},
+    pods::{apply as write, controller_of, orphans::Counts},
     podstatus::node_of,
     runner::{Controller, Ctx},
     watch::{Cached, Caches, Change, Key, Kinds},
 };
 
 use self::{
-    around::Cluster,
-    observed::{Around, Member, Observed, Request, RequestObject, TRACKING},
+    capacity::Cluster,
+    observed::{Capacity, Member, Observed, Request, RequestObject, TRACKING},
     plan::Plan,
     pod::Wiring,
 };
@@ -126,7 +126,7 @@ impl Controller for Elastic {
 impl StatusFirst for Elastic {
     type Job = TrainingJob;
     type Status = TrainingJobStatus;
-    type Plan = Plan;
+    type Plan = TrainingJobPlan;
 
     // A loss, its replacement and two changes of phase take four, objects one more.
     const ROUNDS_MAX: usize = 12;
@@ -137,7 +137,7 @@ impl StatusFirst for Elastic {
         job
     }
 
-    fn decide(&self, ctx: &Ctx, job: &TrainingJob, now: Timestamp) -> Step<TrainingJobStatus, Plan> {
+    fn decide(&self, ctx: &Ctx, job: &TrainingJob, now: Timestamp) -> Step<TrainingJobStatus, TrainingJobPlan> {
         decide::decide(&observe(ctx, job, now), now)
     }
 
@@ -145,7 +145,12 @@ impl StatusFirst for Elastic {
         TrainingJob { status: Some(status), ..job.clone() }
     }
 
-    async fn apply(&self, ctx: &Ctx, job: &TrainingJob, plan: &Plan) -> Result<Option<TrainingJobStatus>, kube::Error> {
+    async fn apply(
+        &self,
+        ctx: &Ctx,
+        job: &TrainingJob,
+        plan: &TrainingJobPlan,
+    ) -> Result<Option<TrainingJobStatus>, kube::Error> {
         apply::apply(ctx, self, job, plan).await
     }
 
@@ -153,7 +158,7 @@ impl StatusFirst for Elastic {
         &self,
         ctx: &Ctx,
         job: &TrainingJob,
-        plan: &Plan,
+        plan: &TrainingJobPlan,
         _: Timestamp,
     ) -> Result<Option<SignedDuration>, kube::Error> {
         Ok(plan.look_again.into_iter().chain(watchful(ctx, job)).min())
@@ -169,7 +174,7 @@ fn job_of<S: Scaler + Cached>(change: &Change, caches: &Caches) -> Vec<Key> {
 fn observe<'a>(ctx: &Ctx, job: &'a TrainingJob, now: Timestamp) -> Observed<'a> {
     let uid = job.uid().unwrap_or_default();
     let namespace = job.namespace().unwrap_or_default();
-    let members = ctx.caches.controlled_by::<Pod>(&uid).into_iter().map(Member::of);
+    let members = ctx.caches.controlled_by::<Pod>(&uid).into_iter().map(Member::of_pod);
     let (launchers, workers): (Vec<Member>, Vec<Member>) =
         members.partition(|member| member.pod.labels().get(names::ROLE).is_some_and(|role| role == names::LAUNCHER));
     let workers: BTreeMap<String, Member> = workers.into_iter().map(|it| (it.name.clone(), it)).collect();
@@ -184,7 +189,7 @@ fn observe<'a>(ctx: &Ctx, job: &'a TrainingJob, now: Timestamp) -> Observed<'a> 
         launcher: launchers.into_iter().next(),
         group: ctx.caches.get(&Key::new(&namespace, group::name(job))),
         requests: requests_for(ctx, &Key::of(job), Some(&uid)),
-        around: if job.is_auto() { look_around(ctx, job, now) } else { Around::default() },
+        capacity: if job.is_auto() { observe_capacity(ctx, job, now) } else { Capacity::default() },
         objects: Some(objects::all_of(ctx, job)),
         faults: faults.iter().map(ToString::to_string).collect(),
     }
@@ -211,7 +216,7 @@ fn node_vanishing(ctx: &Ctx, member: &Member, now: Timestamp) -> Option<String> 
         return None;
     }
     match ctx.caches.get::<Node>(&Key::new("", member.node())) {
-        Some(node) => around::vanishing(&node, &member.pod, now),
+        Some(node) => capacity::vanishing(&node, &member.pod, now),
         None => Some(format!("node {} is gone", member.node())),
     }
 }
@@ -220,13 +225,13 @@ fn node_vanishing(ctx: &Ctx, member: &Member, now: Timestamp) -> Option<String> 
 fn watchful(ctx: &Ctx, job: &TrainingJob) -> Option<SignedDuration> {
     let pods = ctx.caches.controlled_by::<Pod>(&job.uid().unwrap_or_default());
     let mut nodes = pods.iter().filter_map(|pod| ctx.caches.get::<Node>(&Key::new("", node_of(pod))));
-    nodes.any(|node| around::is_silent(&node)).then_some(WATCHFUL)
+    nodes.any(|node| capacity::is_silent(&node)).then_some(WATCHFUL)
 }
 
-fn look_around(ctx: &Ctx, job: &TrainingJob, now: Timestamp) -> Around {
+fn observe_capacity(ctx: &Ctx, job: &TrainingJob, now: Timestamp) -> Capacity {
     let (nodes, pods) = (ctx.caches.list::<Node>(None), ctx.caches.list::<Pod>(None));
     let groups = ctx.caches.list::<PodGroup>(None);
-    around::around(job, &Cluster { nodes: &nodes, pods: &pods, groups: &groups, now })
+    capacity::capacity(job, &Cluster { nodes: &nodes, pods: &pods, groups: &groups, now })
 }
 
 /// Returns the scale operations for a job, the oldest first; those of an earlier job of its name are not for it.
@@ -271,7 +276,7 @@ async fn forget(ctx: &Ctx, key: &Key) -> Result<(), kube::Error> {
         write::remove_within(ctx, &*pod, Some(ORPHAN_SECONDS)).await?;
     }
     for request in requests {
-        let status = tell::without_job(&request, &key.name, ctx.clock.now());
+        let status = scaler_status::without_job(&request, &key.name, ctx.clock.now());
         match &request.object {
             RequestObject::Out(object) => {
                 let object = ScaleOut::clone(object);

@@ -47,7 +47,7 @@ pub struct Observed<'a> {
     /// Why the node of the launcher is about to go, if it is.
     pub launcher_vanishing: Option<String>,
     /// What others leave free and wait for; looked at for jobs that grow by themselves only.
-    pub around: Around,
+    pub capacity: Capacity,
     /// What was made for the job beside pods and group, as `Kind/name`; none if nobody has looked.
     pub objects: Option<BTreeSet<String>>,
     /// What is wrong with the job.
@@ -110,7 +110,7 @@ pub enum RequestObject {
 
 /// What others leave free and wait for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Around {
+pub struct Capacity {
     /// How many more workers there is room for.
     pub room: i32,
     /// A gang that waits for room, and how many of our workers it needs beside what is free.
@@ -118,7 +118,7 @@ pub struct Around {
 }
 
 impl Member {
-    pub fn of(pod: Arc<Pod>) -> Self {
+    pub fn of_pod(pod: Arc<Pod>) -> Self {
         let run = pod.annotations().get(names::RUN).and_then(|run| run.parse().ok()).unwrap_or(-1);
         Self { name: pod.name_any(), run, state: known_state(&pod), pod }
     }

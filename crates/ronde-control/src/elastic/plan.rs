@@ -15,14 +15,14 @@ use ronde_api::{
 use ronde_runtime::pods::{hash, state::PodState};
 
 use super::{
-    draft::is_live,
     files::Files,
     group,
     losses::has_left,
     objects::needed,
     observed::{Member, Observed},
+    scaler_status::{self, ScalerUpdate},
     scaling::{leaves, moving},
-    tell::{self, Tell},
+    status_builder::is_live,
 };
 use crate::reconcile::GroupChange;
 
@@ -35,7 +35,7 @@ const QUICK_SECONDS: u32 = 1;
 
 /// What is to be done.
 #[derive(Debug, Clone, Default)]
-pub struct Plan {
+pub struct TrainingJobPlan {
     /// The launcher, if it is kept and its job knows how it ended.
     pub release: Option<Arc<Pod>>,
     pub kill: Vec<Kill>,
@@ -45,7 +45,7 @@ pub struct Plan {
     pub create: Create,
     /// The launcher, if its note of the host list is to change, and the note.
     pub note: Option<(Arc<Pod>, String)>,
-    pub tell: Vec<Tell>,
+    pub scalers: Vec<ScalerUpdate>,
     /// When to look again even if nothing changes.
     pub look_again: Option<SignedDuration>,
 }
@@ -75,9 +75,9 @@ pub struct Objects {
 }
 
 /// Plans for a job.
-pub fn plan(seen: &Observed<'_>, status: &TrainingJobStatus, now: Timestamp) -> Plan {
+pub fn plan(seen: &Observed<'_>, status: &TrainingJobStatus, now: Timestamp) -> TrainingJobPlan {
     let phase = status.phase.unwrap_or(Phase::Created);
-    let mut plan = Plan { tell: tell::all(seen, status, now), ..Plan::default() };
+    let mut plan = TrainingJobPlan { tell: scaler_status::all(seen, status, now), ..TrainingJobPlan::default() };
     if !seen.faults.is_empty() {
         return plan;
     }
@@ -213,7 +213,7 @@ pub fn objects(seen: &Observed<'_>, status: &TrainingJobStatus) -> Option<Object
     if !is_live(phase) && !is_kept {
         services.clear();
     }
-    let files = Files::of(seen.job, &status.current_workers);
+    let files = Files::of_hosts(seen.job, &status.current_workers);
     let fingerprint = hash::name(&(&files.hostfile, &services), None);
     let is_lost = |there: &BTreeSet<String>| !needed(&seen.name(), &services).is_subset(there);
     let has_lost = is_live(phase) && seen.objects.as_ref().is_some_and(is_lost);
@@ -234,7 +234,7 @@ fn missing(seen: &Observed<'_>, status: &TrainingJobStatus) -> Create {
 /// A kubelet looks at the volumes of a pod when the pod changes; without this it would take a minute.
 fn note(seen: &Observed<'_>, status: &TrainingJobStatus) -> Option<(Arc<Pod>, String)> {
     let launcher = seen.launcher(&status.elastic).filter(|launcher| !launcher.is_deleted())?;
-    let note = Files::of(seen.job, &status.current_workers).digest();
+    let note = Files::of_hosts(seen.job, &status.current_workers).digest();
     let is_known = launcher.pod.annotations().get(names::HOSTS) == Some(&note);
     (!is_known).then(|| (launcher.pod.clone(), note))
 }

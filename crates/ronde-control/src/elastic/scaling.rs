@@ -15,9 +15,9 @@ use ronde_runtime::pods::time;
 
 use super::{
     conditions::{self, FALSE, TRUE},
-    draft::{Draft, count},
     observed::{Member, Request},
     plan,
+    status_builder::{StatusBuilder, count},
 };
 use crate::reconcile::Cause;
 
@@ -62,7 +62,7 @@ fn name_of(scaling: &Scaling) -> String {
     if scaling.name.is_empty() { "elastic: auto".to_owned() } else { format!("{} {}", scaling.way, scaling.name) }
 }
 
-impl Draft<'_> {
+impl StatusBuilder<'_> {
     /// Goes on with the change that is under way, or begins the next.
     pub fn scale(&mut self) {
         if self.is_live() && is_under_way(&self.status.elastic) {
@@ -180,7 +180,7 @@ impl Draft<'_> {
         if outcome == ScalingOutcome::Failed {
             self.warn(cause.clone());
         } else {
-            self.tell(cause.clone());
+            self.record(cause.clone());
         }
         self.why = Some(cause);
     }
@@ -322,7 +322,7 @@ impl Draft<'_> {
         let (wanted, worker) = (self.status.elastic.wanted, self.seen.worker_spec());
         let surplus = wanted - worker.replicas();
         let is_whole = self.status.current_workers.len() == count(wanted);
-        match &self.seen.around.waits {
+        match &self.seen.capacity.waits {
             // It is about to take what is free.
             Some((_, 0)) => self.look_again_in(pace),
             Some(_) if surplus > 0 && pause.is_positive() => self.look_again_in(pause),
@@ -333,9 +333,9 @@ impl Draft<'_> {
             }
             // Others may come to need the room while it rests.
             None if rest.is_positive() => self.look_again_in(rest.min(pace)),
-            None if is_whole && wanted < worker.max_replicas() && self.seen.around.room > 0 => {
+            None if is_whole && wanted < worker.max_replicas() && self.seen.capacity.room > 0 => {
                 let step = Some(self.status.elastic.grow_step).filter(|step| *step > 0).unwrap_or(GROW_MAX);
-                let more = self.seen.around.room.min(worker.max_replicas() - wanted).min(step);
+                let more = self.seen.capacity.room.min(worker.max_replicas() - wanted).min(step);
                 let workers = self.fresh_names(more);
                 self.start_own(ScalingWay::Out, workers, GROW_SECONDS);
             }

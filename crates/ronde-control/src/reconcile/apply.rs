@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::PostParams};
 use ronde_api::PodGroup;
 use ronde_runtime::{
-    pods::act::{self as write, Owner},
+    pods::apply::{self as write, Owner},
     runner::Ctx,
 };
 

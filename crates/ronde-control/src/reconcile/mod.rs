@@ -21,7 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::{ResourceExt as _, api::PostParams};
 use ronde_api::PodGroup;
 use ronde_runtime::{
-    pods::act::{self as write, Owner},
+    pods::apply::{self as write, Owner},
     runner::Ctx,
 };
 use serde::Serialize;

@@ -11,7 +11,7 @@ use kube::{
 };
 use ronde_api::names;
 use ronde_runtime::{
-    pods::act::{self as write, Owner},
+    pods::apply::{self as write, Owner},
     runner::Ctx,
     watch::{Cached, Owned},
 };

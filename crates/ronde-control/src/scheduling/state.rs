@@ -23,10 +23,10 @@ use ronde_runtime::{
 use ronde_scheduler::{Budget, Change, Cluster, GroupId, HyperNodeName, Plan, Policy, Reason, Step, Waiting};
 
 use super::{
-    marks::Mark,
+    dirty::Mark,
     objects::{
         count,
-        groups::{self, Around, class_of},
+        groups::{self, GroupContext, class_of},
         node_groups, nodes, pods,
         selectors::label_selector,
         volumes::{Claimed, chooses, claim_names, volumes},
@@ -282,7 +282,7 @@ impl State {
         let parts = caches.list::<HyperNode>(None);
         let tier = |name: &str| parts.iter().find(|part| part.spec.tier_name == name).map(|part| part.spec.tier);
         let class = class_of(&group, classes.iter().map(|class| &**class));
-        let told = groups::group(&group, Around { class, tier: &tier });
+        let told = groups::group(&group, GroupContext { class, tier: &tier });
         let queue = told.queue.to_string();
         self.cluster.apply(Change::Group(told));
         let before = self.queue_of.insert(id.clone(), queue.clone());

@@ -3,14 +3,14 @@
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{ResourceExt as _, api::PostParams};
 use ronde_api::{Job, JobStatus};
-use ronde_runtime::{pods::act as write, runner::Ctx};
+use ronde_runtime::{pods::apply as write, runner::Ctx};
 
 use super::{
+    events,
     member::TRACKING,
     memory::Memory,
-    news,
     objects::{delete_all, ensure_all},
-    plan::{Objects, Plan},
+    plan::{Objects, VcJobPlan},
     plugins::Plugins,
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 ///
 /// # Errors
 /// If a write fails; the whole plan is made anew then.
-pub async fn apply(ctx: &Ctx, keys: &KeySource, job: &Job, plan: &Plan) -> Result<Option<JobStatus>, kube::Error> {
+pub async fn apply(ctx: &Ctx, keys: &KeySource, job: &Job, plan: &VcJobPlan) -> Result<Option<JobStatus>, kube::Error> {
     for command in &plan.forget {
         write::remove(ctx, &**command).await?;
     }
@@ -43,18 +43,18 @@ async fn make_claims(ctx: &Ctx, job: &Job, claims: &[PersistentVolumeClaim]) -> 
     let api = write::api::<PersistentVolumeClaim>(ctx, &job.namespace().unwrap_or_default());
     for claim in claims {
         let made = api.create(&PostParams::default(), claim).await;
-        ctx.caches.assume(made.inspect_err(|error| warn(ctx, job, news::PVC_ERROR, error))?);
+        ctx.caches.assume(made.inspect_err(|error| warn(ctx, job, events::PVC_ERROR, error))?);
     }
     Ok(())
 }
 
 async fn apply_objects(ctx: &Ctx, keys: &KeySource, job: &Job, what: Objects) -> Result<(), kube::Error> {
-    let objects = || Plugins::of(job).objects();
+    let objects = || Plugins::of_job(job).objects();
     match what {
         Objects::Leave => Ok(()),
         Objects::Ensure => {
             let done = ensure_all(ctx, keys, job, objects()).await;
-            done.inspect_err(|error| warn(ctx, job, news::PLUGIN_ERROR, error))
+            done.inspect_err(|error| warn(ctx, job, events::PLUGIN_ERROR, error))
         }
         Objects::Delete => delete_all(ctx, job, objects()).await,
     }
@@ -66,7 +66,7 @@ pub fn receipt(job: &Job, what: Objects) -> Option<JobStatus> {
     let mut memory = Memory::read(&status, &job.spec);
     memory.applied = match what {
         Objects::Leave => return None,
-        Objects::Ensure => Some(Plugins::of(job).fingerprint()),
+        Objects::Ensure => Some(Plugins::of_job(job).fingerprint()),
         Objects::Delete => None,
     };
     if memory.applied.is_none() {

@@ -4,32 +4,32 @@ use jiff::Timestamp;
 use ronde_api::JobStatus;
 
 use super::{
-    draft::Draft,
     observed::Observed,
-    plan::{self, Plan},
+    plan::{self, VcJobPlan},
+    status_builder::StatusBuilder,
 };
 use crate::reconcile::Step;
 
 /// Decides the next step.
-pub fn decide(seen: &Observed<'_>, now: Timestamp) -> Step<JobStatus, Plan> {
-    let mut draft = Draft::new(seen, now);
+pub fn decide(seen: &Observed<'_>, now: Timestamp) -> Step<JobStatus, VcJobPlan> {
+    let mut builder = StatusBuilder::new(seen, now);
     if !seen.faults.is_empty() {
-        draft.refuse();
-        draft.decline();
-        let (status, memory, events, look_again) = draft.finish();
+        builder.refuse();
+        builder.decline();
+        let (status, memory, events, look_again) = builder.finish();
         let is_known = seen.job.status.as_ref() == Some(&status);
-        let plan = Plan { forget: plan::done_commands(seen, &memory), look_again, ..Plan::default() };
+        let plan = VcJobPlan { forget: plan::done_commands(seen, &memory), look_again, ..VcJobPlan::default() };
         return if is_known { Step::Apply(Box::new(plan)) } else { Step::Write { status: Box::new(status), events } };
     }
     // 1. what has ended and what is over
-    draft.remember();
+    builder.remember();
     // 2. what has happened, and what answers it
-    if !draft.answer() {
+    if !builder.answer() {
         // 3. what follows from the pods
-        draft.advance();
+        builder.advance();
     }
-    let phase = draft.phase();
-    let (status, memory, events, look_again) = draft.finish();
+    let phase = builder.phase();
+    let (status, memory, events, look_again) = builder.finish();
     if seen.job.status.as_ref() == Some(&status) {
         let mut plan = plan::plan(seen, &memory, phase);
         plan.look_again = look_again;

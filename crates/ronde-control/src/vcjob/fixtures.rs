@@ -106,7 +106,7 @@ impl World {
     pub fn observe(&self) -> Observed<'_> {
         Observed {
             job: &self.job,
-            members: self.pods.values().cloned().map(Arc::new).map(Member::of).collect(),
+            members: self.pods.values().cloned().map(Arc::new).map(Member::of_pod).collect(),
             group: self.group.clone().map(Arc::new),
             commands: self.commands.iter().cloned().map(Arc::new).collect(),
             claims: self.claims.iter().cloned().collect(),
@@ -118,7 +118,7 @@ impl World {
     }
 
     /// Writes statuses until there is a plan.
-    pub fn look(&mut self) -> Plan {
+    pub fn look(&mut self) -> VcJobPlan {
         for _ in 0..LOOKS_MAX {
             match decide(&self.observe(), at(self.seconds)) {
                 Step::Apply(plan) => return *plan,
@@ -129,7 +129,7 @@ impl World {
     }
 
     /// Takes one decision; returns a plan only if nothing had to be written down.
-    pub fn step(&mut self) -> Option<Plan> {
+    pub fn step(&mut self) -> Option<VcJobPlan> {
         match decide(&self.observe(), at(self.seconds)) {
             Step::Apply(plan) => Some(*plan),
             Step::Write { status, events } => {
@@ -160,7 +160,7 @@ impl World {
     }
 
     /// Does at most this many of the writes that are planned, in the controller's order; returns how many.
-    pub fn carry_out(&mut self, plan: &Plan, most: usize) -> usize {
+    pub fn carry_out(&mut self, plan: &VcJobPlan, most: usize) -> usize {
         let mut writes: Vec<Write<'_>> = Vec::new();
         for command in &plan.forget {
             writes.push(Box::new(|world| world.commands.retain(|other| other.uid() != command.uid())));
@@ -350,7 +350,7 @@ impl World {
     /// Shows the pods: name, state, version.
     pub fn show_pods(&self) -> String {
         let show = |pod: &Pod| {
-            let member = Member::of(Arc::new(pod.clone()));
+            let member = Member::of_pod(Arc::new(pod.clone()));
             let name = member.name.trim_start_matches("j-");
             format!("{name}:{:?}@{}", member.state, member.version)
         };

@@ -36,7 +36,7 @@ pub struct Member {
 
 impl Member {
     /// Reads a pod; one that lost its marks is of no task.
-    pub fn of(pod: Arc<Pod>) -> Self {
+    pub fn of_pod(pod: Arc<Pod>) -> Self {
         let note = |key| pod.annotations().get(key);
         let number = |text: Option<&String>| text.and_then(|text| text.parse::<i32>().ok());
         Self {

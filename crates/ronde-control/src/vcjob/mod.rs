@@ -8,14 +8,13 @@ pub mod apply;
 pub mod changes;
 pub mod decide;
 pub mod depends;
-pub mod draft;
+pub mod events;
 #[cfg(test)]
 mod fixtures;
 pub mod group;
 pub mod member;
 pub mod memory;
 pub mod minimums;
-pub mod news;
 pub mod objects;
 pub mod observed;
 pub mod occurrence;
@@ -24,6 +23,7 @@ pub mod plugins;
 pub mod pod;
 pub mod policy;
 pub mod rules;
+pub mod status_builder;
 pub mod tally;
 #[cfg(test)]
 mod tests;
@@ -48,7 +48,7 @@ use ronde_api::{
 };
 use ronde_runtime::watch::Owned;
 use ronde_runtime::{
-    pods::{act as write, orphans::Counts},
+    pods::{apply as write, orphans::Counts},
     runner::{Controller, Ctx},
     watch::{Caches, Change, Key, Kinds},
 };
@@ -122,7 +122,7 @@ impl Controller for VcJobs {
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Option<SignedDuration>, kube::Error> {
         let job = ctx.caches.get::<Job>(key);
-        drop_aimless(ctx, key, job.as_deref()).await?;
+        delete_orphaned_commands(ctx, key, job.as_deref()).await?;
         let Some(job) = job.filter(|job| job.metadata.deletion_timestamp.is_none()) else { return Ok(None) };
         let job = minimums::store(ctx, &job, &completed(ctx, &job)).await?;
         reconcile(self, ctx, &job).await
@@ -132,7 +132,7 @@ impl Controller for VcJobs {
 impl StatusFirst for VcJobs {
     type Job = Job;
     type Status = JobStatus;
-    type Plan = Plan;
+    type Plan = VcJobPlan;
 
     // A command, its effect, two changes of phase and a receipt take six.
     const ROUNDS_MAX: usize = 8;
@@ -141,7 +141,7 @@ impl StatusFirst for VcJobs {
         completed(ctx, job)
     }
 
-    fn decide(&self, ctx: &Ctx, job: &Job, now: Timestamp) -> Step<JobStatus, Plan> {
+    fn decide(&self, ctx: &Ctx, job: &Job, now: Timestamp) -> Step<JobStatus, VcJobPlan> {
         decide::decide(&observe(ctx, job), now)
     }
 
@@ -149,7 +149,7 @@ impl StatusFirst for VcJobs {
         Job { status: Some(status), ..job.clone() }
     }
 
-    async fn apply(&self, ctx: &Ctx, job: &Job, plan: &Plan) -> Result<Option<JobStatus>, kube::Error> {
+    async fn apply(&self, ctx: &Ctx, job: &Job, plan: &VcJobPlan) -> Result<Option<JobStatus>, kube::Error> {
         apply::apply(ctx, &self.keys, job, plan).await
     }
 
@@ -157,7 +157,7 @@ impl StatusFirst for VcJobs {
         &self,
         ctx: &Ctx,
         job: &Job,
-        plan: &Plan,
+        plan: &VcJobPlan,
         now: Timestamp,
     ) -> Result<Option<SignedDuration>, kube::Error> {
         Ok(plan.look_again.into_iter().chain(expire(ctx, job, now).await?).min())
@@ -214,7 +214,7 @@ fn commands_for(ctx: &Ctx, key: &Key) -> Vec<Arc<Command>> {
 }
 
 /// Deletes commands for a job that is not there. The server is asked: the caches may be of different times.
-async fn drop_aimless(ctx: &Ctx, key: &Key, job: Option<&Job>) -> Result<(), kube::Error> {
+async fn delete_orphaned_commands(ctx: &Ctx, key: &Key, job: Option<&Job>) -> Result<(), kube::Error> {
     let mut commands = commands_for(ctx, key);
     commands.retain(|command| job.is_none_or(|job| !is_for(command, job)));
     if commands.is_empty() {
@@ -241,7 +241,7 @@ fn observe<'a>(ctx: &Ctx, job: &'a Job) -> Observed<'a> {
     let queue = ctx.caches.get::<Queue>(&Key::new("", pod::queue(job)));
     Observed {
         job,
-        members: ctx.caches.controlled_by::<Pod>(&uid).into_iter().map(Member::of).collect(),
+        members: ctx.caches.controlled_by::<Pod>(&uid).into_iter().map(Member::of_pod).collect(),
         group: ctx.caches.get(&Key::new(&namespace, names::pod_group(&key.name, &uid))),
         commands,
         claims: claims.filter(is_there).collect(),

@@ -59,7 +59,7 @@ pub async fn delete_all(ctx: &Ctx, job: &Job, objects: Vec<Object>) -> Result<()
 /// Tells whether one of the objects that plugins ask for is not there.
 pub fn is_one_missing(ctx: &Ctx, job: &Job) -> bool {
     let uid = job.uid().unwrap_or_default();
-    Plugins::of(job).objects().iter().any(|object| match object {
+    Plugins::of_job(job).objects().iter().any(|object| match object {
         Object::ConfigMap(object) => !names_of::<ConfigMap>(ctx, &uid).contains(&object.name_any()),
         Object::Service(object) => !names_of::<Service>(ctx, &uid).contains(&object.name_any()),
         Object::NetworkPolicy(object) => !names_of::<NetworkPolicy>(ctx, &uid).contains(&object.name_any()),

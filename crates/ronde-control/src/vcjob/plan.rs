@@ -22,7 +22,7 @@ use crate::reconcile::GroupChange;
 
 /// What is to be done.
 #[derive(Debug, Clone, Default)]
-pub struct Plan {
+pub struct VcJobPlan {
     /// Commands that were carried out.
     pub forget: Vec<Arc<Command>>,
     /// Pods that need not be watched over any more: the status knows what became of them.
@@ -37,7 +37,7 @@ pub struct Plan {
 }
 
 #[cfg(test)]
-impl Plan {
+impl VcJobPlan {
     /// Returns how many writes it takes at most.
     pub fn writes(&self) -> usize {
         let group = usize::from(self.group != GroupChange::Leave);
@@ -57,15 +57,15 @@ pub enum Objects {
 }
 
 /// Plans for a job in a phase.
-pub fn plan(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> Plan {
+pub fn plan(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> VcJobPlan {
     let members = || seen.members.iter();
     let pods = |is: &dyn Fn(&&Member) -> bool| members().filter(is).map(|member| member.pod.clone()).collect();
-    let mut plan = Plan {
+    let mut plan = VcJobPlan {
         forget: done_commands(seen, memory),
         release: pods(&|member| member.is_tracked() && is_known(seen, memory, phase, member)),
         kill: pods(&|member| !member.is_deleted() && is_to_go(seen, memory, phase, member)),
         group: group_plan(seen, memory, phase),
-        ..Plan::default()
+        ..VcJobPlan::default()
     };
     if is_final(phase) && memory.applied.is_some() {
         plan.objects = Objects::Delete;
@@ -109,8 +109,8 @@ fn group_plan(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> GroupCha
 }
 
 /// Makes what is missing; pods only when the queue has let the job in.
-fn fill(seen: &Observed<'_>, memory: &Memory, plan: &mut Plan) {
-    let plugins = Plugins::of(seen.job);
+fn fill(seen: &Observed<'_>, memory: &Memory, plan: &mut VcJobPlan) {
+    let plugins = Plugins::of_job(seen.job);
     plan.claims = volumes::missing(seen);
     plan.create = missing_pods(seen, memory, &plugins);
     // Somebody may have deleted or changed what pods find each other by: it is looked at before new ones need it.

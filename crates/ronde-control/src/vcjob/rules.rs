@@ -7,8 +7,8 @@ use ronde_runtime::pods::{
 };
 
 use super::{
+    events,
     memory::{Disrupted, Memory},
-    news,
     observed::{Observed, is_past_group},
     occurrence,
     plugins::Plugins,
@@ -127,7 +127,7 @@ pub fn with_disruption(obstacle: Option<Cause>, memory: &Memory) -> Option<Cause
     let Some(Disrupted { why, .. }) = &memory.disruption else { return obstacle };
     Some(match obstacle {
         Some(Cause { reason, message }) => Cause { reason, message: format!("{why}; {message}") },
-        None => Cause::new(news::DISRUPTED, why.clone()),
+        None => Cause::new(events::DISRUPTED, why.clone()),
     })
 }
 
@@ -144,15 +144,15 @@ fn wait(seen: &Observed<'_>, memory: &Memory) -> Option<Cause> {
     let missing = seen.missing_claims();
     if !missing.is_empty() {
         let message = format!("waits for the PersistentVolumeClaim {}, which does not exist", missing.join(", "));
-        return Some(Cause::new(news::PVC_ERROR, message));
+        return Some(Cause::new(events::PVC_ERROR, message));
     }
-    if let Some(obstacle) = Plugins::of(seen.job).obstacle() {
-        return Some(Cause::new(news::PLUGIN_ERROR, obstacle));
+    if let Some(obstacle) = Plugins::of_job(seen.job).obstacle() {
+        return Some(Cause::new(events::PLUGIN_ERROR, obstacle));
     }
     let group = seen.group.as_ref().filter(|group| !is_past_group(memory, group))?;
     let is_waiting = matches!(group.phase(), None | Some(PodGroupPhase::Pending | PodGroupPhase::Inqueue));
     let mut conditions = group.status.iter().flat_map(|status| &status.conditions);
     let is_why = |kind, status: &str| kind == PodGroupConditionType::Unschedulable && status == "True";
     let why = conditions.rfind(|condition| is_why(condition.type_, &condition.status))?;
-    is_waiting.then(|| Cause::new(news::POD_GROUP_PENDING, why.message.clone()))
+    is_waiting.then(|| Cause::new(events::POD_GROUP_PENDING, why.message.clone()))
 }

@@ -26,7 +26,7 @@ pub struct Tally {
 
 impl Tally {
     /// Counts the pods of a job.
-    pub fn of(seen: &Observed<'_>, memory: &Memory) -> Self {
+    pub fn of_job(seen: &Observed<'_>, memory: &Memory) -> Self {
         let mut tally = Self::default();
         for task in &seen.spec().tasks {
             tally.add(&task.name, PodState::Succeeded, memory.succeeded_of(&task.name));

@@ -15,7 +15,7 @@ pub enum Step {
     Nothing,
     /// Write the volume as it is given here.
     Update(Box<PersistentVolume>),
-    Phase(&'static str, Option<Tell>),
+    Phase(&'static str, Option<ClaimEvent>),
     /// Remove the directory, then the volume.
     Delete(PathBuf),
 }
@@ -98,10 +98,10 @@ fn released(volume: &PersistentVolume, root: &Path) -> Step {
 }
 
 fn failed(volume: &PersistentVolume, reason: &'static str, message: &str) -> Step {
-    set_phase(volume, "Failed", Some(Tell { is_warning: true, reason, message: message.to_owned() }))
+    set_phase(volume, "Failed", Some(ClaimEvent { is_warning: true, reason, message: message.to_owned() }))
 }
 
-fn set_phase(volume: &PersistentVolume, wanted: &'static str, tell: Option<Tell>) -> Step {
+fn set_phase(volume: &PersistentVolume, wanted: &'static str, tell: Option<ClaimEvent>) -> Step {
     if phase(volume) == wanted { Step::Nothing } else { Step::Phase(wanted, tell) }
 }
 

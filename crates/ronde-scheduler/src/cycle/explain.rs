@@ -29,12 +29,12 @@ impl Cycle<'_> {
             let state = self.cluster.groups.get_mut(slot);
             state.noticed = state.noticed.or(Some(self.now));
             if let Some((reason, message)) = self.sentence(slot, &wait, &mut sentences) {
-                self.tell(slot, reason, message);
+                self.record_reason(slot, reason, message);
             }
         }
     }
 
-    fn tell(&mut self, slot: usize, reason: Reason, message: String) {
+    fn record_reason(&mut self, slot: usize, reason: Reason, message: String) {
         let state = self.cluster.groups.get_mut(slot);
         if state.told.as_ref().is_none_or(|(told, text)| *told != reason || *text != message) {
             state.told = Some((reason, message.clone()));

@@ -176,7 +176,7 @@ impl<'a> Cycle<'a> {
     }
 
     fn place_gangs(&mut self, mut lines: Lines) {
-        while let Some((account, slot)) = lines.next(&self.ledger) {
+        while let Some((account, slot)) = lines.next_group(&self.ledger) {
             let Err(wait) = self.place_gang(account, slot) else { continue };
             let is_strict = self.ledger.accounts[account].queue.dequeue == Dequeue::Fifo;
             // Who lacks pods of its own does not keep others waiting.
@@ -345,7 +345,7 @@ impl Cluster {
             return Some(gang.clone());
         }
         self.groups.get_mut(slot).sort(&self.pods);
-        let gang = Arc::new(Gang::of(self, slot)?);
+        let gang = Arc::new(Gang::of_group(self, slot)?);
         self.groups.get_mut(slot).gang = Some(gang.clone());
         Some(gang)
     }

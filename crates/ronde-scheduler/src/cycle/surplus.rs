@@ -17,7 +17,7 @@ impl Cycle<'_> {
                 progress.insert(slot, Progress { gang, next: 0 });
             }
         }
-        while let Some((account, slot)) = lines.next(&self.ledger) {
+        while let Some((account, slot)) = lines.next_group(&self.ledger) {
             let Some(progress) = progress.get_mut(&slot) else { continue };
             if self.place_next(account, slot, progress) {
                 lines.join(self.cluster, &self.ledger, account, slot);

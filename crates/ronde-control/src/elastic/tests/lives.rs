@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::super::{
     fixtures::{World, spec},
-    observed::Around,
+    observed::Capacity,
 };
 
 fn three() -> World {
@@ -514,7 +514,7 @@ fn a_launcher_that_ends_because_it_was_deleted_is_made_again() {
 fn a_job_in_auto_mode_grows_into_idle_room_and_gives_it_back() {
     let mut world = three();
     world.annotate(names::ELASTIC, Some(names::AUTO));
-    world.around.room = 2;
+    world.capacity.room = 2;
     world.live();
     assert_eq!(world.hosts(), "0 1 2", "not at once");
     world.pass(60);
@@ -522,14 +522,14 @@ fn a_job_in_auto_mode_grows_into_idle_room_and_gives_it_back() {
     let soon = world.look_again.is_some_and(|wait| wait.as_secs() <= 5);
     assert!(soon, "it rests, but sees it if somebody needs the room: {:?}", world.look_again);
     world.seconds += 10;
-    world.around = Around { room: 0, waits: Some(("gang".to_owned(), 1)) };
+    world.capacity = Capacity { room: 0, waits: Some(("gang".to_owned(), 1)) };
     world.live();
     assert_eq!(world.hosts(), "0 1 2 3", "as much as is needed");
     world.pass(10);
     assert_eq!(world.hosts(), "0 1 2", "and again while somebody waits");
     world.pass(10);
     assert_eq!(world.hosts(), "0 1 2", "what was asked for stays");
-    world.around = Around { room: 99, waits: None };
+    world.capacity = Capacity { room: 99, waits: None };
     world.live();
     assert_eq!(world.hosts(), "0 1 2", "it does not flap");
     world.pass(60);
@@ -541,15 +541,15 @@ fn a_job_in_auto_mode_rests_as_long_as_it_says() {
     let mut world = three();
     world.annotate(names::ELASTIC, Some(names::AUTO));
     world.annotate(names::COOLDOWN, Some("5s"));
-    world.around.room = 1;
+    world.capacity.room = 1;
     world.pass(1);
     assert_eq!(world.hosts(), "0 1 2", "not at once");
     world.pass(1);
     assert_eq!(world.hosts(), "0 1 2 3");
-    world.around = Around { room: 0, waits: Some(("gang".to_owned(), 1)) };
+    world.capacity = Capacity { room: 0, waits: Some(("gang".to_owned(), 1)) };
     world.pass(5);
     assert_eq!(world.hosts(), "0 1 2", "it gives as soon");
-    world.around = Around { room: 1, waits: Some(("gang".to_owned(), 0)) };
+    world.capacity = Capacity { room: 1, waits: Some(("gang".to_owned(), 0)) };
     world.pass(60);
     assert_eq!(world.hosts(), "0 1 2", "what is free is for who waits");
 }
@@ -558,7 +558,7 @@ fn a_job_in_auto_mode_rests_as_long_as_it_says() {
 fn a_job_in_auto_mode_keeps_what_starts_of_what_seemed_to_fit() {
     let mut world = three();
     world.annotate(names::ELASTIC, Some(names::AUTO));
-    world.around.room = 6;
+    world.capacity.room = 6;
     world.room = 6;
     world.pass(60);
     assert_eq!((world.phase(), world.hosts().as_str()), (Some(Phase::Scaling), "0 1 2"), "not all of them start");
@@ -582,10 +582,10 @@ fn a_job_in_auto_mode_keeps_what_starts_of_what_seemed_to_fit() {
 fn a_job_in_auto_mode_gives_room_back_also_if_nobody_leaves() {
     let mut world = three();
     world.annotate(names::ELASTIC, Some(names::AUTO));
-    world.around.room = 2;
+    world.capacity.room = 2;
     world.pass(60);
     world.obedient = false;
-    world.around = Around { room: 0, waits: Some(("gang".to_owned(), 2)) };
+    world.capacity = Capacity { room: 0, waits: Some(("gang".to_owned(), 2)) };
     world.pass(10);
     assert_eq!((world.phase(), world.hosts().as_str()), (Some(Phase::Scaling), "0 1 2"));
     world.pass(120);

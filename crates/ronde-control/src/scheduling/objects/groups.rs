@@ -20,13 +20,13 @@ const NO_QUEUE: &str = "(none)";
 
 /// What is known of the cluster beside a group itself.
 #[derive(Clone, Copy)]
-pub struct Around<'a> {
+pub struct GroupContext<'a> {
     pub class: Option<&'a PriorityClass>,
     /// Finds the tier that a name stands for.
     pub tier: &'a dyn Fn(&str) -> Option<i32>,
 }
 
-pub fn group(group: &PodGroup, around: Around<'_>) -> Group {
+pub fn group(group: &PodGroup, around: GroupContext<'_>) -> Group {
     let spec = &group.spec;
     let created = time(group.metadata.creation_timestamp.as_ref());
     let queue = if spec.queue.is_empty() { names::DEFAULT_QUEUE } else { &spec.queue };
@@ -67,7 +67,7 @@ fn since(condition: &PodGroupCondition) -> Time {
     time(condition.last_transition_time.as_ref())
 }
 
-fn topology(wanted: &NetworkTopology, around: Around<'_>) -> Topology {
+fn topology(wanted: &NetworkTopology, around: GroupContext<'_>) -> Topology {
     let strictness = match wanted.mode() {
         TopologyMode::Hard => Strictness::Hard,
         TopologyMode::Soft => Strictness::Soft,
@@ -79,7 +79,7 @@ fn topology(wanted: &NetworkTopology, around: Around<'_>) -> Topology {
     Topology { strictness, highest_tier }
 }
 
-fn subgroups(policy: &SubGroupPolicy, around: Around<'_>) -> SubGroups {
+fn subgroups(policy: &SubGroupPolicy, around: GroupContext<'_>) -> SubGroups {
     // Without a selector it is about all pods of the group.
     let selector = policy.label_selector.as_ref().map_or_else(LabelSelector::default, label_selector);
     SubGroups {

@@ -9,7 +9,7 @@ use ronde_scheduler::{Amounts, LabelSelector, NodeSelector, Operator, QueueState
 use serde_json::{Value, json};
 
 use super::{
-    groups::{self, Around, class_of},
+    groups::{self, GroupContext, class_of},
     node_groups, nodes, pods,
     volumes::{Claimed, awaits_node, chooses, claim_names, volumes},
 };
@@ -338,7 +338,7 @@ fn group(spec: Value, status: Value) -> ronde_scheduler::Group {
         read(json!({"metadata": {"name": "usual"}, "value": 3, "globalDefault": true})),
     ];
     let tier = |name: &str| (name == "rack").then_some(2);
-    groups::group(&group, Around { class: class_of(&group, &classes), tier: &tier })
+    groups::group(&group, GroupContext { class: class_of(&group, &classes), tier: &tier })
 }
 
 #[test]

@@ -36,7 +36,7 @@ const START_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 const PLACING: SignedDuration = SignedDuration::from_secs(5);
 
 /// A status in the making.
-pub struct Draft<'a> {
+pub struct StatusBuilder<'a> {
     pub seen: &'a Observed<'a>,
     pub status: TrainingJobStatus,
     pub events: Vec<JobEvent>,
@@ -46,7 +46,7 @@ pub struct Draft<'a> {
     look_again: Option<SignedDuration>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> StatusBuilder<'a> {
     pub fn new(seen: &'a Observed<'a>, now: Timestamp) -> Self {
         let status = seen.job.status.clone().unwrap_or_default();
         Self { seen, status, events: Vec::new(), why: None, now, look_again: None }
@@ -69,7 +69,7 @@ impl<'a> Draft<'a> {
         self.look_again = self.look_again.into_iter().chain([wait.max(SignedDuration::from_millis(1))]).min();
     }
 
-    pub fn tell(&mut self, cause: Cause) {
+    pub fn record(&mut self, cause: Cause) {
         self.events.push(JobEvent { is_warning: false, cause });
     }
 
@@ -81,7 +81,7 @@ impl<'a> Draft<'a> {
         conditions::set(&mut self.status.conditions, type_, status, cause, self.now);
     }
 
-    pub fn is(&self, type_: &str) -> bool {
+    pub fn is_true(&self, type_: &str) -> bool {
         conditions::is_true(&self.status.conditions, type_)
     }
 
@@ -138,7 +138,7 @@ impl<'a> Draft<'a> {
             let cause = Cause::new(conditions::JOB_SUSPENDED, message);
             self.why = Some(cause.clone());
             self.set(types::RUNNING, FALSE, &cause);
-            self.tell(cause.clone());
+            self.record(cause.clone());
             self.enter(Phase::Suspended, types::SUSPENDED, cause);
             self.status.target_workers = Vec::new();
             self.memory().leaving = Vec::new();
@@ -147,7 +147,7 @@ impl<'a> Draft<'a> {
             let workers = self.status.elastic.wanted.max(self.seen.worker_spec().min_replicas());
             self.begin_run(workers);
             self.set(types::SUSPENDED, FALSE, &cause);
-            self.tell(cause);
+            self.record(cause);
         }
     }
 
@@ -163,7 +163,7 @@ impl<'a> Draft<'a> {
             }
             Some(PodState::Failed) => self.fail_by_launcher(),
             Some(PodState::Terminating) => self.lose_launcher(),
-            None if self.is(types::LAUNCHER_CREATED) => self.miss_launcher(),
+            None if self.is_true(types::LAUNCHER_CREATED) => self.miss_launcher(),
             _ => {}
         }
     }
@@ -174,10 +174,10 @@ impl<'a> Draft<'a> {
         let message = format!("the launcher {failure}");
         if let Some(Disruption { why, .. }) = evicted {
             self.remember_disruption(&why);
-            return self.begin_anew(Cause::new(conditions::JOB_EVICTED, format!("the launcher was {why}")));
+            return self.restart_evicted(Cause::new(conditions::JOB_EVICTED, format!("the launcher was {why}")));
         }
         if self.has_lost_its_workers() {
-            return self.begin_anew(Cause::new(conditions::JOB_EVICTED, message));
+            return self.restart_evicted(Cause::new(conditions::JOB_EVICTED, message));
         }
         let status = launcher.pod.status.clone().unwrap_or_default();
         let reason = match status.reason.as_deref() {
@@ -194,13 +194,13 @@ impl<'a> Draft<'a> {
         let workers = || self.status.target_workers.iter().filter_map(|name| self.seen.worker(memory, name));
         let is_evicted = memory.disruption.is_some() || workers().any(Member::is_evicted);
         let runs = workers().filter(|worker| worker.is_running()).count();
-        self.is(types::RUNNING) && is_evicted && runs < count(self.seen.worker_spec().min_replicas())
+        self.is_true(types::RUNNING) && is_evicted && runs < count(self.seen.worker_spec().min_replicas())
     }
 
     /// A launcher that was ended by others is made again, whatever the policy about its failures.
     fn lose_launcher(&mut self) {
         let evicted = self.seen.launcher(&self.status.elastic).and_then(Member::disruption);
-        let Some(Disruption { why, .. }) = evicted.filter(|_| self.is(types::LAUNCHER_CREATED)) else { return };
+        let Some(Disruption { why, .. }) = evicted.filter(|_| self.is_true(types::LAUNCHER_CREATED)) else { return };
         self.remember_disruption(&why);
         let cause = Cause::new(conditions::JOB_EVICTED, format!("the launcher was {why}, and is made again"));
         self.warn(cause.clone());
@@ -234,7 +234,7 @@ impl<'a> Draft<'a> {
     fn end(&mut self, phase: Phase, type_: &str, cause: Cause) {
         self.end_scaling("the job has ended");
         self.why = Some(cause.clone());
-        if self.is(types::RUNNING) {
+        if self.is_true(types::RUNNING) {
             self.set(types::RUNNING, FALSE, &cause);
         }
         if cause.reason != conditions::JOB_EVICTED {
@@ -255,11 +255,11 @@ impl<'a> Draft<'a> {
         self.memory().disruption = None;
         self.begin_run(self.seen.worker_spec().replicas());
         self.set(types::RESTARTING, TRUE, &cause);
-        self.tell(cause);
+        self.record(cause);
     }
 
     /// Starts a job again that others have stopped. That is none of its restarts.
-    fn begin_anew(&mut self, cause: Cause) {
+    fn restart_evicted(&mut self, cause: Cause) {
         self.end_scaling("the job was evicted");
         self.why = Some(cause.clone());
         self.begin_run(self.seen.worker_spec().replicas());
@@ -276,7 +276,7 @@ impl<'a> Draft<'a> {
         self.status.target_workers.sort_by_key(|name| seen.index(name));
         self.count_progress();
         self.status.current_workers = self.hosts();
-        if self.is(types::RUNNING) && self.status.current_workers.len() >= count(self.status.elastic.wanted) {
+        if self.is_true(types::RUNNING) && self.status.current_workers.len() >= count(self.status.elastic.wanted) {
             self.memory().disruption = None;
         }
         self.choose_phase();
@@ -285,7 +285,7 @@ impl<'a> Draft<'a> {
     /// Ends a job that has waited for its start longer than it was to.
     pub fn give_up_waiting(&mut self) {
         let Some(seconds) = self.seen.job.max_wait_seconds() else { return };
-        if self.phase() != Phase::Created || self.is(types::RUNNING) {
+        if self.phase() != Phase::Created || self.is_true(types::RUNNING) {
             return;
         }
         let created = self.status.conditions.iter().find(|condition| condition.type_ == types::CREATED);
@@ -305,26 +305,29 @@ impl<'a> Draft<'a> {
         let targets = self.status.target_workers.clone();
         let name = self.seen.name();
         let is_there = |worker: &String| self.seen.worker(&memory, worker).is_some();
-        if !self.is(types::WORKERS_CREATED) && targets.iter().all(is_there) {
+        if !self.is_true(types::WORKERS_CREATED) && targets.iter().all(is_there) {
             let message = format!("TrainingJob {name} has {} worker pods.", targets.len());
             self.set(types::WORKERS_CREATED, TRUE, &Cause::new(conditions::JOB_CREATED, message));
         }
-        if !self.is(types::WORKERS_READY) && self.are_enough_ready() {
+        if !self.is_true(types::WORKERS_READY) && self.are_enough_ready() {
             let message = format!("TrainingJob {name} has the workers to start with.");
             self.set(types::WORKERS_READY, TRUE, &Cause::new(conditions::JOB_CREATED, message));
         }
         let launcher = self.seen.launcher(&memory);
         let is_there = launcher.is_some_and(|launcher| !launcher.is_deleted());
-        if self.is(types::WORKERS_READY) && is_there && !self.is(types::LAUNCHER_CREATED) {
+        if self.is_true(types::WORKERS_READY) && is_there && !self.is_true(types::LAUNCHER_CREATED) {
             let message = format!("TrainingJob {name} has its launcher.");
             self.set(types::LAUNCHER_CREATED, TRUE, &Cause::new(conditions::JOB_CREATED, message));
         }
-        if self.is(types::LAUNCHER_CREATED) && launcher.is_some_and(Member::is_running) && !self.is(types::RUNNING) {
-            if self.is(types::RESTARTING) {
+        if self.is_true(types::LAUNCHER_CREATED)
+            && launcher.is_some_and(Member::is_running)
+            && !self.is_true(types::RUNNING)
+        {
+            if self.is_true(types::RESTARTING) {
                 self.set(types::RESTARTING, FALSE, &Cause::new(conditions::JOB_RUNNING, "the job runs again"));
             }
             let cause = Cause::new(conditions::JOB_RUNNING, format!("TrainingJob {name} is running."));
-            self.tell(cause.clone());
+            self.record(cause.clone());
             self.set(types::RUNNING, TRUE, &cause);
         }
     }
@@ -354,7 +357,7 @@ impl<'a> Draft<'a> {
 
     /// Returns the workers that the launcher may use, by index.
     fn hosts(&self) -> Vec<String> {
-        if !self.is(types::WORKERS_READY) {
+        if !self.is_true(types::WORKERS_READY) {
             return Vec::new();
         }
         let memory = &self.status.elastic;
@@ -366,7 +369,7 @@ impl<'a> Draft<'a> {
     fn choose_phase(&mut self) {
         let (least, hosts) = (self.seen.worker_spec().min_replicas(), self.status.current_workers.len());
         let is_short = hosts < count(least);
-        if !self.is(types::RUNNING) {
+        if !self.is_true(types::RUNNING) {
             let cause = self.why_it_waits();
             self.status.phase = Some(Phase::Created);
             (self.status.reason, self.status.message) = (cause.reason, self.after_disruption(cause.message));
@@ -385,7 +388,7 @@ impl<'a> Draft<'a> {
             self.status.phase = Some(Phase::Waiting);
             (self.status.reason, self.status.message) = (cause.reason, cause.message);
         } else {
-            if self.is(types::WORKERS_NOT_READY) {
+            if self.is_true(types::WORKERS_NOT_READY) {
                 let cause = Cause::new(conditions::JOB_RUNNING, format!("{hosts} workers run"));
                 self.set(types::WORKERS_NOT_READY, FALSE, &cause);
             }
