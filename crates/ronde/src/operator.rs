@@ -88,11 +88,7 @@ pub fn run(args: &OperatorArgs, context: &Context) -> Outcome {
             client,
             clock: Clock::real(),
             keys: KeySource::real(),
-            agent: AgentSettings {
-                program: args.agent_program.clone(),
-                image: args.agent_image.clone(),
-                is_of_the_node: false,
-            },
+            agent: AgentSettings { program: args.agent_program.clone(), image: args.agent_image.clone(), driver: None },
             scheduler: scheduler(args),
             identity: environment::identity(),
         };
