@@ -44,9 +44,9 @@ pub enum OperatorEvent<'a> {
 pub enum OperatorError {
     #[error("cannot ask for the lease `{}/{}`", LEASE.0, LEASE.1)]
     Lease { source: Box<kube::Error> },
-    #[error("cannot install our kinds")]
+    #[error("cannot install the custom resource definitions")]
     Install { source: Box<kube::Error> },
-    #[error("`{MACHINE}` does on this cluster what an operator would do")]
+    #[error("`{MACHINE}` already runs the controllers of this cluster")]
     Machine,
     #[error("another operator has taken over the lease `{}/{}`", LEASE.0, LEASE.1)]
     Lost,

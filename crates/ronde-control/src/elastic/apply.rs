@@ -24,7 +24,7 @@ use super::{
     scaler_status::ScalerUpdate,
     scaling::moving,
 };
-use crate::reconcile::apply::{apply_group, create_pods, delete_pods, release_pods, warn};
+use crate::reconcile::apply::{FAILED_CREATE, apply_group, create_pods, delete_pods, release_pods, warn};
 
 /// Carries out a plan: first what goes, then what pods need, then the pods, then those who asked are told. Returns the
 /// receipt of the objects if they were not in place: then there is another plan.
@@ -42,7 +42,7 @@ pub async fn apply(
     apply_group(ctx, job, &plan.group).await?;
     if let Some(wanted) = &plan.objects {
         let applied = objects::apply(ctx, &elastic.keys, job, wanted).await;
-        applied.inspect_err(|error| warn(ctx, job, "FailedCreate", error))?;
+        applied.inspect_err(|error| warn(ctx, job, FAILED_CREATE, error))?;
         return Ok(Some(receipt(job, wanted, ctx.clock.now())));
     }
     if let Some((launcher, note)) = &plan.note {

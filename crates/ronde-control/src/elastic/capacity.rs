@@ -41,7 +41,7 @@ pub fn vanishing(node: &Node, worker: &Pod, now: Timestamp) -> Option<String> {
         taint.effect == NO_EXECUTE && !stays && !is_early
     };
     let taint = taints::of_node(node).iter().find(drives_away)?;
-    Some(format!("node {} is about to go: taint {}", node.name_any(), taint.key))
+    Some(format!("node {} is shutting down: taint {}", node.name_any(), taint.key))
 }
 
 /// Tells whether nothing has been heard of a node lately.
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn nodes_that_are_about_to_go_are_told_from_others() {
-        let going = |why: &str| format!("node n is about to go: {why}");
+        let going = |why: &str| format!("node n is shutting down: {why}");
         check("one like any", json!({}), None);
         check(
             "deleted",

@@ -44,6 +44,7 @@ pub struct World {
     pub vanishing: BTreeMap<String, String>,
     pub launcher_vanishing: Option<String>,
     pub capacity: Capacity,
+    pub refusal: Option<String>,
     pub seconds: i64,
     /// How many pods the node has room for.
     pub room: usize,
@@ -98,6 +99,7 @@ impl World {
             vanishing: BTreeMap::new(),
             launcher_vanishing: None,
             capacity: Capacity::default(),
+            refusal: None,
             seconds: 0,
             room: 100,
             hostfile: String::new(),
@@ -194,6 +196,7 @@ impl World {
             launcher_vanishing: self.launcher_vanishing.clone(),
             capacity: self.capacity.clone(),
             objects: None,
+            refusal: self.refusal.clone(),
             faults: Vec::new(),
         }
     }
@@ -315,7 +318,7 @@ impl World {
     fn apply_group(&mut self, plan: &GroupChange) {
         match plan {
             GroupChange::Leave => {}
-            GroupChange::Create(group) | GroupChange::Replace(group) => {
+            GroupChange::Create(group) | GroupChange::Replace(group) | GroupChange::Recreate(_, group) => {
                 let mut group = (**group).clone();
                 let phase = Some(PodGroupPhase::Inqueue);
                 group.status = Some(PodGroupStatus { phase, ..PodGroupStatus::default() });

@@ -1,6 +1,6 @@
 //! Workers that are lost, and those that take their place under a fresh index. Pure.
 //!
-//! A worker is lost when its pod ends, is deleted by somebody else, is gone, or is on a node that is about to go. In that
+//! A worker is lost when its pod ends, is deleted by somebody else, is gone, or is on a node that is shutting down. In that
 //! last case it is asked to leave first. What its own program did wrong counts against a limit and is answered after a
 //! pause; what was done to it is not, and is answered at once, unless it had not even started.
 
@@ -57,7 +57,7 @@ impl StatusBuilder<'_> {
         let least = self.seen.worker_spec().min_replicas();
         if self.is_exhausted() && self.status.elastic.wanted < least {
             let failures = self.status.elastic.failures;
-            let message = format!("{failures} workers have failed, and fewer than {least} are left");
+            let message = format!("{failures} workers failed, and fewer than {least} are left");
             self.fail(Cause::new(conditions::WORKER_FAILURES, message));
         }
     }
@@ -78,7 +78,7 @@ impl StatusBuilder<'_> {
         let vanishing = self.seen.vanishing.get(worker.node());
         match worker.state {
             PodState::Terminating => Some(evicted.unwrap_or_else(|| Loss::Disrupted("its pod was deleted".to_owned()))),
-            PodState::Unknown => Some(Loss::Disrupted("nothing is heard of its node".to_owned())),
+            PodState::Unknown => Some(Loss::Disrupted("its node does not respond".to_owned())),
             // What dies with its node has done nothing wrong.
             PodState::Failed => {
                 let disrupted = || vanishing.map(|why| Loss::Disrupted(why.clone()));
@@ -96,7 +96,7 @@ impl StatusBuilder<'_> {
             Loss::Ended => format!("{name} has ended"),
             Loss::Disrupted(why) => format!("{name} is lost: {why}"),
             Loss::Evicted(why) => format!("{name} was {why}"),
-            Loss::Vanishing(why) => format!("{name} is asked to leave: {why}"),
+            Loss::Vanishing(why) => format!("{name} was asked to leave: {why}"),
         };
         self.status.target_workers.retain(|worker| worker != name);
         if let Loss::Vanishing(_) = loss {
@@ -169,10 +169,7 @@ impl StatusBuilder<'_> {
         }
         let missing = memory.wanted - i32::try_from(self.status.target_workers.len()).unwrap_or(i32::MAX);
         let names = self.fresh_names(missing);
-        self.record(Cause::new(
-            conditions::WORKER_CREATED,
-            format!("{} take the place of lost workers", names.join(", ")),
-        ));
+        self.record(Cause::new(conditions::WORKER_CREATED, format!("{} replace lost workers", names.join(", "))));
         self.status.target_workers.extend(names);
     }
 

@@ -45,11 +45,11 @@ use ronde_runtime::{
 use self::{
     capacity::Cluster,
     observed::{Capacity, Member, Observed, Request, RequestObject, TRACKING},
-    plan::Plan,
+    plan::TrainingJobPlan,
     pod::Wiring,
 };
 use crate::{
-    reconcile::{StatusFirst, Step, reconcile},
+    reconcile::{StatusFirst, Step, reconcile, refusals::Refusals},
     ssh_keys::KeySource,
 };
 
@@ -74,12 +74,13 @@ impl Counts for Elastic {
 pub struct Elastic {
     keys: KeySource,
     wiring: Wiring,
+    refusals: Refusals,
 }
 
 impl Elastic {
     /// Makes the controller, with where ssh keys and the program in pods come from.
     pub fn new(keys: KeySource, agent: pod::AgentSettings) -> Self {
-        Self { keys, wiring: Wiring { agent } }
+        Self { keys, wiring: Wiring { agent }, refusals: Refusals::default() }
     }
 }
 
@@ -115,7 +116,10 @@ impl Controller for Elastic {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Option<SignedDuration>, kube::Error> {
-        let Some(job) = ctx.caches.get::<TrainingJob>(key) else { return forget(ctx, key).await.map(|()| None) };
+        let Some(job) = ctx.caches.get::<TrainingJob>(key) else {
+            self.refusals.forget(key);
+            return forget(ctx, key).await.map(|()| None);
+        };
         if job.metadata.deletion_timestamp.is_some() {
             return Ok(None);
         }
@@ -131,6 +135,10 @@ impl StatusFirst for Elastic {
     // A loss, its replacement and two changes of phase take four, objects one more.
     const ROUNDS_MAX: usize = 12;
 
+    fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
     fn complete(&self, _: &Ctx, job: &TrainingJob) -> TrainingJob {
         let mut job = job.clone();
         rules::training_job::default(&mut job);
@@ -138,7 +146,8 @@ impl StatusFirst for Elastic {
     }
 
     fn decide(&self, ctx: &Ctx, job: &TrainingJob, now: Timestamp) -> Step<TrainingJobStatus, TrainingJobPlan> {
-        decide::decide(&observe(ctx, job, now), now)
+        let refusal = self.refusals.of_job(&Key::of(job));
+        decide::decide(&Observed { refusal, ..observe(ctx, job, now) }, now)
     }
 
     fn with_status(job: &TrainingJob, status: TrainingJobStatus) -> TrainingJob {
@@ -191,6 +200,7 @@ fn observe<'a>(ctx: &Ctx, job: &'a TrainingJob, now: Timestamp) -> Observed<'a> 
         requests: requests_for(ctx, &Key::of(job), Some(&uid)),
         capacity: if job.is_auto() { observe_capacity(ctx, job, now) } else { Capacity::default() },
         objects: Some(objects::all_of(ctx, job)),
+        refusal: None,
         faults: faults.iter().map(ToString::to_string).collect(),
     }
 }

@@ -50,6 +50,8 @@ pub struct Observed<'a> {
     pub capacity: Capacity,
     /// What was made for the job beside pods and group, as `Kind/name`; none if nobody has looked.
     pub objects: Option<BTreeSet<String>>,
+    /// Why the API refuses to make something for the job.
+    pub refusal: Option<String>,
     /// What is wrong with the job.
     pub faults: Vec<String>,
 }
@@ -74,9 +76,9 @@ pub struct Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why {
-            Some(why) if why.starts_with("exit code") => write!(f, "has failed with {why}"),
-            Some(why) => write!(f, "has failed: {why}"),
-            None => f.write_str("has failed"),
+            Some(why) if why.starts_with("exit code") => write!(f, "failed with {why}"),
+            Some(why) => write!(f, "failed: {why}"),
+            None => f.write_str("failed"),
         }
     }
 }

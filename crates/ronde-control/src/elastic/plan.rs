@@ -26,7 +26,7 @@ use super::{
 };
 use crate::reconcile::GroupChange;
 
-/// How long workers that are asked to leave a node that is about to go have for it.
+/// How long workers that are asked to leave a node that is shutting down have for it.
 const LEAVE_MAX: SignedDuration = SignedDuration::from_mins(2);
 /// How long workers without an agent have, at most: nobody can tell when they have left.
 const LEAVE_SSH: SignedDuration = SignedDuration::from_secs(30);
@@ -77,7 +77,7 @@ pub struct Objects {
 /// Plans for a job.
 pub fn plan(seen: &Observed<'_>, status: &TrainingJobStatus, now: Timestamp) -> TrainingJobPlan {
     let phase = status.phase.unwrap_or(Phase::Created);
-    let mut plan = TrainingJobPlan { tell: scaler_status::all(seen, status, now), ..TrainingJobPlan::default() };
+    let mut plan = TrainingJobPlan { scalers: scaler_status::all(seen, status, now), ..TrainingJobPlan::default() };
     if !seen.faults.is_empty() {
         return plan;
     }

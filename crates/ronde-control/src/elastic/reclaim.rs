@@ -35,7 +35,7 @@ impl<'a> Room<'a> {
             free.set(PODS, i64::MAX);
         }
         let mut room = Self { node, free };
-        used.iter().for_each(|request| room.take(request, 1));
+        used.iter().for_each(|request| room.take_room(request, 1));
         room
     }
 
@@ -107,7 +107,7 @@ pub fn needed(group: &PodGroup, nodes: &[Arc<Node>], pods: &[Arc<Pod>], surplus:
             return Some(gone);
         }
         let Some(room) = rooms.get_mut(node) else { continue };
-        room.take(request, -1);
+        room.take_room(request, -1);
         claims.iter_mut().for_each(|claim| claim.settle(room));
     }
     Some(surplus.len() + usize::from(!is_met(&claims)))

@@ -17,7 +17,7 @@ use super::{
     conditions::{self, FALSE, TRUE},
     observed::{Member, Request},
     plan,
-    status_builder::{StatusBuilder, count},
+    status_builder::{StatusBuilder, count, counted},
 };
 use crate::reconcile::Cause;
 
@@ -54,7 +54,7 @@ pub fn leaves(memory: &ElasticMemory, name: &str) -> bool {
 /// Says what is under way.
 pub fn describe(memory: &ElasticMemory) -> String {
     let Some(scaling) = &memory.scaling else { return String::new() };
-    let verb = if scaling.way == ScalingWay::Out { "waits for" } else { "waits until these have left:" };
+    let verb = if scaling.way == ScalingWay::Out { "waits for" } else { "waits for these to leave:" };
     format!("{} {verb} {}", name_of(scaling), scaling.workers.join(", "))
 }
 
@@ -93,7 +93,7 @@ impl StatusBuilder<'_> {
         match verdict {
             Verdict::Done => self.finish_scaling(&scaling),
             Verdict::Hopeless(why) => self.give_up(&scaling, &why),
-            Verdict::Waits(_) if !is_asked => self.give_up(&scaling, "the object that asked for it was deleted"),
+            Verdict::Waits(_) if !is_asked => self.give_up(&scaling, "the request was deleted"),
             Verdict::Waits(why) if !left.is_positive() => {
                 self.give_up(&scaling, &format!("execution timeout after {} s: {why}", scaling.timeout));
             }
@@ -155,7 +155,7 @@ impl StatusBuilder<'_> {
             return self.conclude(ScalingOutcome::Failed, why.to_owned());
         }
         self.memory().wanted += size(&kept);
-        let message = format!("added {}, no more: {why}", kept.join(", "));
+        let message = format!("added {}, but no more: {why}", kept.join(", "));
         self.status.target_workers.extend(kept);
         self.conclude(ScalingOutcome::Succeeded, message);
     }
@@ -265,7 +265,7 @@ impl StatusBuilder<'_> {
         let targets = &self.status.target_workers;
         if request.pod_names.is_empty() {
             if targets.len() < count(request.count) {
-                return Err(format!("the job has {} workers only", targets.len()));
+                return Err(format!("the job has only {}", counted(targets.len(), "worker", "workers")));
             }
             return Ok(targets[targets.len() - count(request.count)..].to_vec());
         }
@@ -366,13 +366,13 @@ fn come(workers: &[(&String, Option<&Member>)]) -> Verdict {
     for (name, worker) in workers {
         if let Some(worker) = worker.filter(|worker| worker.is_finished() || worker.is_deleted()) {
             let what = if worker.is_deleted() { "was deleted" } else { "has ended" };
-            return Verdict::Hopeless(format!("{name} {what} before all were there"));
+            return Verdict::Hopeless(format!("{name} {what} before all of them were running"));
         }
     }
     let waits = workers.iter().find(|(_, worker)| !worker.is_some_and(Member::is_running));
     waits.map_or(Verdict::Done, |(name, worker)| {
         let why = worker.and_then(Member::unschedulable).unwrap_or("its pod has not started");
-        Verdict::Waits(format!("{name} does not run: {why}"))
+        Verdict::Waits(format!("{name} is not running: {why}"))
     })
 }
 

@@ -25,7 +25,7 @@ use super::{
     conditions::{self, FALSE, TRUE},
     observed::{Member, Observed},
 };
-use crate::reconcile::{Cause, JobEvent};
+use crate::reconcile::{Cause, JobEvent, apply::FAILED_CREATE};
 
 /// How many sizes a status remembers; each takes about 150 bytes.
 const SIZES_MAX: usize = 20;
@@ -158,7 +158,7 @@ impl<'a> StatusBuilder<'a> {
         }
         match self.seen.launcher(&self.status.elastic).map(|launcher| launcher.state) {
             Some(PodState::Succeeded) => {
-                let cause = Cause::new(conditions::JOB_SUCCEEDED, "the launcher has succeeded");
+                let cause = Cause::new(conditions::JOB_SUCCEEDED, "the launcher succeeded");
                 self.end(Phase::Succeeded, types::SUCCEEDED, cause);
             }
             Some(PodState::Failed) => self.fail_by_launcher(),
@@ -202,7 +202,7 @@ impl<'a> StatusBuilder<'a> {
         let evicted = self.seen.launcher(&self.status.elastic).and_then(Member::disruption);
         let Some(Disruption { why, .. }) = evicted.filter(|_| self.is_true(types::LAUNCHER_CREATED)) else { return };
         self.remember_disruption(&why);
-        let cause = Cause::new(conditions::JOB_EVICTED, format!("the launcher was {why}, and is made again"));
+        let cause = Cause::new(conditions::JOB_EVICTED, format!("the launcher was {why} and will be recreated"));
         self.warn(cause.clone());
         self.set(types::LAUNCHER_CREATED, FALSE, &cause);
         self.set(types::RUNNING, FALSE, &cause);
@@ -217,10 +217,10 @@ impl<'a> StatusBuilder<'a> {
     fn miss_launcher(&mut self) {
         let name = names::launcher(&self.seen.name());
         if self.seen.spec().launcher().restart_policy.parse() == Ok(RestartPolicy::Never) {
-            let message = format!("pod {name} is gone, and the launcher is not to be started again");
+            let message = format!("pod {name} is gone, and its restartPolicy does not allow another");
             return self.fail(Cause::new(conditions::LAUNCHER_GONE, message));
         }
-        let cause = Cause::new(conditions::LAUNCHER_GONE, format!("pod {name} is gone and is made again"));
+        let cause = Cause::new(conditions::LAUNCHER_GONE, format!("pod {name} is gone and will be recreated"));
         self.warn(cause.clone());
         self.set(types::LAUNCHER_CREATED, FALSE, &cause);
         self.set(types::RUNNING, FALSE, &cause);
@@ -296,7 +296,7 @@ impl<'a> StatusBuilder<'a> {
         if left.is_positive() {
             return self.look_again_in(left);
         }
-        let message = format!("it has not started within {seconds} s: {}", self.status.message);
+        let message = format!("it did not start within {seconds} s: {}", self.status.message);
         self.fail(Cause::new(conditions::MAX_WAIT_TIME, message));
     }
 
@@ -306,11 +306,11 @@ impl<'a> StatusBuilder<'a> {
         let name = self.seen.name();
         let is_there = |worker: &String| self.seen.worker(&memory, worker).is_some();
         if !self.is_true(types::WORKERS_CREATED) && targets.iter().all(is_there) {
-            let message = format!("TrainingJob {name} has {} worker pods.", targets.len());
+            let message = format!("TrainingJob {name} has {}.", counted(targets.len(), "worker pod", "worker pods"));
             self.set(types::WORKERS_CREATED, TRUE, &Cause::new(conditions::JOB_CREATED, message));
         }
         if !self.is_true(types::WORKERS_READY) && self.are_enough_ready() {
-            let message = format!("TrainingJob {name} has the workers to start with.");
+            let message = format!("TrainingJob {name} has enough workers to start.");
             self.set(types::WORKERS_READY, TRUE, &Cause::new(conditions::JOB_CREATED, message));
         }
         let launcher = self.seen.launcher(&memory);
@@ -324,7 +324,7 @@ impl<'a> StatusBuilder<'a> {
             && !self.is_true(types::RUNNING)
         {
             if self.is_true(types::RESTARTING) {
-                self.set(types::RESTARTING, FALSE, &Cause::new(conditions::JOB_RUNNING, "the job runs again"));
+                self.set(types::RESTARTING, FALSE, &Cause::new(conditions::JOB_RUNNING, "the job is running again"));
             }
             let cause = Cause::new(conditions::JOB_RUNNING, format!("TrainingJob {name} is running."));
             self.record(cause.clone());
@@ -378,7 +378,7 @@ impl<'a> StatusBuilder<'a> {
             let doing = super::scaling::describe(&self.status.elastic);
             (self.status.reason, self.status.message) = (conditions::SCALING_START.to_owned(), doing);
         } else if is_short {
-            let message = format!("{hosts} of at least {least} workers run; {}", self.why_it_waits().message);
+            let message = format!("{hosts} of at least {least} workers are running; {}", self.why_it_waits().message);
             let message = self.after_disruption(message);
             let cause = Cause::new(conditions::TOO_FEW_WORKERS, message);
             if self.phase() != Phase::Waiting {
@@ -389,7 +389,10 @@ impl<'a> StatusBuilder<'a> {
             (self.status.reason, self.status.message) = (cause.reason, cause.message);
         } else {
             if self.is_true(types::WORKERS_NOT_READY) {
-                let cause = Cause::new(conditions::JOB_RUNNING, format!("{hosts} workers run"));
+                let cause = Cause::new(
+                    conditions::JOB_RUNNING,
+                    format!("{} running", counted(hosts, "worker is", "workers are")),
+                );
                 self.set(types::WORKERS_NOT_READY, FALSE, &cause);
             }
             self.status.phase = Some(Phase::Running);
@@ -402,7 +405,7 @@ impl<'a> StatusBuilder<'a> {
     /// Says that the node of the launcher is about to go: nothing can be done about it, and the job ends with its launcher.
     fn mind_launcher(&mut self) {
         let Some(why) = &self.seen.launcher_vanishing else { return };
-        let warning = format!("the launcher cannot leave: {why}");
+        let warning = format!("the launcher cannot be moved: {why}");
         let before = self.seen.job.status.as_ref().map(|status| status.message.as_str()).unwrap_or_default();
         if !before.contains(&warning) {
             self.warn(Cause::new(conditions::LAUNCHER_VANISHING, warning.clone()));
@@ -422,18 +425,22 @@ impl<'a> StatusBuilder<'a> {
 
     /// Returns what keeps the job from running, the most telling first.
     fn why_it_waits(&self) -> Cause {
+        if let Some(refusal) = &self.seen.refusal {
+            return Cause::new(FAILED_CREATE, refusal);
+        }
         if let Some((reason, message)) = self.seen.gang_waits() {
             return Cause::new(reason, message);
         }
         if !self.seen.is_admitted() {
-            return Cause::new(conditions::WORKERS_WAIT, "waits for its queue");
+            return Cause::new(conditions::WORKERS_WAIT, "waiting for its queue");
         }
         let missing = self.what_is_missing();
         if !missing.is_empty() {
             return Cause::new(conditions::WORKERS_WAIT, missing);
         }
         let trouble = self.seen.launcher(&self.status.elastic).and_then(Member::trouble);
-        let message = trouble.map_or("waits for the launcher".to_owned(), |it| format!("the launcher: {}", it.message));
+        let message =
+            trouble.map_or("waiting for the launcher".to_owned(), |it| format!("the launcher: {}", it.message));
         Cause::new(conditions::WORKERS_WAIT, message)
     }
 
@@ -451,9 +458,9 @@ impl<'a> StatusBuilder<'a> {
         let unplaced =
             waiting().next().and_then(|name| Some(format!("{name} waits: {}", worker(name)?.unschedulable()?)));
         let trouble = || waiting().find_map(|name| Some(format!("{name}: {}", worker(name)?.trouble()?.message)));
-        match unplaced.or_else(trouble) {
-            Some(why) => format!("{runs} of {wanted} workers run; {why}"),
-            None => format!("{runs} of {wanted} workers run"),
+        match self.seen.refusal.clone().or(unplaced).or_else(trouble) {
+            Some(why) => format!("{runs} of {wanted} workers are running; {why}"),
+            None => format!("{runs} of {wanted} workers are running"),
         }
     }
 
@@ -516,6 +523,11 @@ impl<'a> StatusBuilder<'a> {
 /// Tells whether a job has pods and cares for them in a phase.
 pub fn is_live(phase: Phase) -> bool {
     !phase.is_final() && phase != Phase::Suspended
+}
+
+/// Returns a number with the word for one or for many.
+pub fn counted(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// Returns a number of workers as one of a list.

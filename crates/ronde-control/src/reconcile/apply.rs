@@ -10,6 +10,7 @@ use kube::{ResourceExt as _, api::PostParams};
 use ronde_api::PodGroup;
 use ronde_runtime::{
     pods::apply::{self as write, Owner},
+    refusal::Refusal,
     runner::Ctx,
 };
 
@@ -20,13 +21,13 @@ use super::GroupChange;
 const AT_ONCE: usize = 32;
 
 /// Reasons of events about writes that fail; Volcano's words.
-const FAILED_CREATE: &str = "FailedCreate";
+pub const FAILED_CREATE: &str = "FailedCreate";
 const FAILED_DELETE: &str = "FailedDelete";
 const POD_GROUP_ERROR: &str = "PodGroupError";
 
 /// Records that a write for a job has failed. A lost race is part of the game, and worth no event.
 pub fn warn<J: Owner>(ctx: &Ctx, job: &J, reason: &'static str, error: &kube::Error) {
-    if !matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409)) {
+    if !Refusal::of_error(error).is_some_and(Refusal::is_lost_race) {
         ctx.events.warning(job, reason, write::text(error));
     }
 }
@@ -85,10 +86,14 @@ pub async fn release_pods(ctx: &Ctx, pods: &[Arc<Pod>], finalizer: &str) -> Resu
 pub async fn apply_group<J: Owner>(ctx: &Ctx, job: &J, change: &GroupChange) -> Result<(), kube::Error> {
     let groups = write::api::<PodGroup>(ctx, &job.namespace().unwrap_or_default());
     let warn = |error: &kube::Error| warn(ctx, job, POD_GROUP_ERROR, error);
+    if let GroupChange::Delete(group) | GroupChange::Recreate(group, _) = change {
+        write::remove(ctx, &**group).await.inspect_err(warn)?;
+    }
     let written = match change {
-        GroupChange::Leave => return Ok(()),
-        GroupChange::Delete(group) => return write::remove(ctx, &**group).await.map(drop).inspect_err(warn),
-        GroupChange::Create(group) => groups.create(&PostParams::default(), group).await,
+        GroupChange::Leave | GroupChange::Delete(_) => return Ok(()),
+        GroupChange::Create(group) | GroupChange::Recreate(_, group) => {
+            groups.create(&PostParams::default(), group).await
+        }
         // With its version: the scheduler writes its part of the same object.
         GroupChange::Replace(group) => groups.replace(&group.name_any(), &PostParams::default(), group).await,
     };

@@ -10,10 +10,12 @@
 //! they are, and if it is lost they are looked at once more. And the controller of Volcano's jobs stores the minimums of
 //! a new job in its spec, in place of an admission webhook (`vcjob/minimums.rs`): nothing exists for the job by then.
 //!
-//! [`apply`] makes and deletes pods and groups, [`objects`] everything else that a job owns.
+//! [`apply`] makes and deletes pods and groups, [`objects`] everything else that a job owns; [`refusals`] are what the API
+//! does not let them make.
 
 pub mod apply;
 pub mod objects;
+pub mod refusals;
 
 use std::sync::Arc;
 
@@ -23,10 +25,11 @@ use ronde_api::PodGroup;
 use ronde_runtime::{
     pods::apply::{self as write, Owner},
     runner::Ctx,
+    watch::Key,
 };
 use serde::Serialize;
 
-use self::apply::warn;
+use self::{apply::warn, refusals::Refusals};
 
 /// How soon a job that is not done after all rounds is looked at again.
 const NEXT_ROUNDS: SignedDuration = SignedDuration::from_millis(10);
@@ -79,6 +82,9 @@ pub enum GroupChange {
     Leave,
     Create(Box<PodGroup>),
     Replace(Box<PodGroup>),
+    /// The group of a run that is over gives way to that of the next at once, also while pods of the past still end: a
+    /// job without a group has no place in its queue, and others would be let in instead.
+    Recreate(Arc<PodGroup>, Box<PodGroup>),
     Delete(Arc<PodGroup>),
 }
 
@@ -90,6 +96,9 @@ pub trait StatusFirst: Send + Sync {
 
     /// How many steps one look takes at most; more come by the next look.
     const ROUNDS_MAX: usize;
+
+    /// Returns what is refused to jobs; [`Self::decide`] sees to it that their statuses say so.
+    fn refusals(&self) -> &Refusals;
 
     /// Returns a job with all defaults: where no admission fills them in, the controller does.
     fn complete(&self, ctx: &Ctx, job: &Self::Job) -> Self::Job;
@@ -130,6 +139,7 @@ pub async fn reconcile<C: StatusFirst>(
 ) -> Result<Option<SignedDuration>, kube::Error> {
     // One time for the whole look: nothing may fall due between two of its steps.
     let now = ctx.clock.now();
+    let key = Key::of(job);
     let mut job = controller.complete(ctx, job);
     for _ in 0..C::ROUNDS_MAX {
         // 1. observe and decide
@@ -141,9 +151,13 @@ pub async fn reconcile<C: StatusFirst>(
                 written
             }
             // 3. apply
-            Step::Apply(plan) => match controller.apply(ctx, &job, &plan).await? {
-                Some(receipt) => write_status::<C>(ctx, &job, receipt).await?,
-                None => return controller.rest(ctx, &job, &plan, now).await,
+            Step::Apply(plan) => match controller.apply(ctx, &job, &plan).await {
+                Ok(Some(receipt)) => write_status::<C>(ctx, &job, receipt).await?,
+                // 4. the status says that something is refused, or is not any more
+                Ok(None) if controller.refusals().forget(&key) => continue,
+                Err(error) if controller.refusals().note(&key, &error) => continue,
+                Ok(None) => return controller.rest(ctx, &job, &plan, now).await,
+                Err(error) => return Err(error),
             },
         };
         job = controller.complete(ctx, &written);

@@ -108,8 +108,8 @@ async fn admit(ctx: &Ctx, state: &State, id: &GroupId) -> Result<StepOutcome, ku
     let pods = state.pods(&ctx.caches, id);
     let now = ctx.clock.now();
     let wait = state.wait(id, now);
-    let seen = status::groups::Seen { group: &group, pods: &pods, wait, is_admitted: true, now };
-    status::write_group(ctx, &group, &status::groups::next(&seen)).await?;
+    let seen = status::groups::GroupFacts { group: &group, pods: &pods, wait, is_admitted: true, now };
+    status::write_group(ctx, &group, &status::groups::next_status(&seen)).await?;
     Ok(StepOutcome::Done)
 }
 

@@ -25,7 +25,7 @@ use ronde_runtime::{
 };
 use ronde_scheduler::{Change, Plan, Policy, Step, Time};
 
-use self::{apply::Outcome, dirty::Mark, state::State};
+use self::{apply::StepOutcome, dirty::Mark, state::State};
 use crate::membership::{DEFAULT_SCHEDULER, Schedulers};
 
 /// The longest pause after something has failed.

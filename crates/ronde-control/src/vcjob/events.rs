@@ -3,7 +3,7 @@
 use kube::ResourceExt as _;
 use ronde_api::Job;
 
-use crate::reconcile::{Cause, JobEvent};
+use crate::reconcile::{Cause, JobEvent, apply::FAILED_CREATE};
 
 pub const COMMAND_ISSUED: &str = "CommandIssued";
 pub const EXECUTE_ACTION: &str = "ExecuteAction";
@@ -20,16 +20,20 @@ pub const DISRUPTED: &str = "Disrupted";
 pub const POD_TROUBLE: &str = "PodTrouble";
 
 /// Returns the event about what a job waits for, or what is wrong with its pods.
-pub fn waiting(job: &Job, cause: &Cause) -> JobEvent {
+pub fn waiting(job: &Job, cause: &Cause) -> Option<JobEvent> {
     for reason in [PVC_ERROR, PLUGIN_ERROR] {
         if cause.reason == reason {
-            return JobEvent::warning(reason, &cause.message);
+            return Some(JobEvent::warning(reason, &cause.message));
         }
     }
+    // Every attempt has its own event.
+    if cause.reason == FAILED_CREATE {
+        return None;
+    }
     if cause.reason != POD_GROUP_PENDING {
-        return JobEvent::warning(POD_TROUBLE, &cause.message);
+        return Some(JobEvent::warning(POD_TROUBLE, &cause.message));
     }
     let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
     let message = format!("PodGroup {namespace}:{name} unschedulable, reason: {}", cause.message);
-    JobEvent::warning(POD_GROUP_PENDING, message)
+    Some(JobEvent::warning(POD_GROUP_PENDING, message))
 }

@@ -23,7 +23,7 @@ use super::{
     decide::decide,
     member::{Member, TRACKING},
     observed::Observed,
-    plan::Plan,
+    plan::VcJobPlan,
 };
 use crate::reconcile::{GroupChange, JobEvent, Step};
 
@@ -44,6 +44,7 @@ pub struct World {
     pub commands: Vec<Command>,
     pub claims: Vec<String>,
     pub faults: Vec<String>,
+    pub refusal: Option<String>,
     pub seconds: i64,
     /// Whether the queue lets groups in by itself.
     pub admits: bool,
@@ -91,6 +92,7 @@ impl World {
             commands: Vec::new(),
             claims: Vec::new(),
             faults: Vec::new(),
+            refusal: None,
             seconds: 0,
             admits: true,
             events: Vec::new(),
@@ -112,6 +114,7 @@ impl World {
             claims: self.claims.iter().cloned().collect(),
             priorities: BTreeMap::from([("high".to_owned(), 1000)]),
             faults: self.faults.clone(),
+            refusal: self.refusal.clone(),
             has_lost_objects: false,
             is_forwarded: false,
         }
@@ -174,6 +177,10 @@ impl World {
         match &plan.group {
             GroupChange::Leave => {}
             GroupChange::Delete(_) => writes.push(Box::new(|world| world.group = None)),
+            GroupChange::Recreate(_, group) => {
+                writes.push(Box::new(|world| world.group = None));
+                writes.push(Box::new(|world| world.put_group(PodGroup::clone(group))));
+            }
             GroupChange::Create(group) | GroupChange::Replace(group) => {
                 writes.push(Box::new(|world| world.put_group(PodGroup::clone(group))));
             }

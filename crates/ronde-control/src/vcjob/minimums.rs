@@ -9,7 +9,7 @@ use kube::{
     api::{ApiResource, DynamicObject, PostParams},
 };
 use ronde_api::Job;
-use ronde_runtime::runner::Ctx;
+use ronde_runtime::{refusal::Refusal, runner::Ctx};
 
 /// Stores the minimums of a new job as they are in `full`, the job with all defaults.
 ///
@@ -40,7 +40,7 @@ pub async fn store(ctx: &Ctx, job: &Job, full: &Job) -> Result<Job, kube::Error>
             Ok(written)
         }
         // Something else in it is wrong, and will be told: it goes on with the defaults of today.
-        Err(kube::Error::Api(status)) if status.code == 422 => Ok(job.clone()),
+        Err(error) if Refusal::of_error(&error) == Some(Refusal::Invalid) => Ok(job.clone()),
         Err(error) => Err(error),
     }
 }

@@ -57,11 +57,11 @@ use self::{
     member::Member,
     memory::Memory,
     observed::{Observed, is_final},
-    plan::Plan,
+    plan::VcJobPlan,
 };
 use crate::{
     commands::{is_for, put_in_order},
-    reconcile::{StatusFirst, Step, reconcile},
+    reconcile::{StatusFirst, Step, reconcile, refusals::Refusals},
     ssh_keys::KeySource,
 };
 
@@ -79,12 +79,13 @@ impl Counts for VcJobs {
 /// The controller of Volcano's jobs.
 pub struct VcJobs {
     keys: KeySource,
+    refusals: Refusals,
 }
 
 impl VcJobs {
     /// Makes the controller, with where the keys of the `ssh` plugin come from.
     pub fn new(keys: KeySource) -> Self {
-        Self { keys }
+        Self { keys, refusals: Refusals::default() }
     }
 }
 
@@ -123,7 +124,10 @@ impl Controller for VcJobs {
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Option<SignedDuration>, kube::Error> {
         let job = ctx.caches.get::<Job>(key);
         delete_orphaned_commands(ctx, key, job.as_deref()).await?;
-        let Some(job) = job.filter(|job| job.metadata.deletion_timestamp.is_none()) else { return Ok(None) };
+        let Some(job) = job.filter(|job| job.metadata.deletion_timestamp.is_none()) else {
+            self.refusals.forget(key);
+            return Ok(None);
+        };
         let job = minimums::store(ctx, &job, &completed(ctx, &job)).await?;
         reconcile(self, ctx, &job).await
     }
@@ -137,12 +141,17 @@ impl StatusFirst for VcJobs {
     // A command, its effect, two changes of phase and a receipt take six.
     const ROUNDS_MAX: usize = 8;
 
+    fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
     fn complete(&self, ctx: &Ctx, job: &Job) -> Job {
         completed(ctx, job)
     }
 
     fn decide(&self, ctx: &Ctx, job: &Job, now: Timestamp) -> Step<JobStatus, VcJobPlan> {
-        decide::decide(&observe(ctx, job), now)
+        let refusal = self.refusals.of_job(&Key::of(job));
+        decide::decide(&Observed { refusal, ..observe(ctx, job) }, now)
     }
 
     fn with_status(job: &Job, status: JobStatus) -> Job {
@@ -247,6 +256,7 @@ fn observe<'a>(ctx: &Ctx, job: &'a Job) -> Observed<'a> {
         claims: claims.filter(is_there).collect(),
         priorities: classes.chain([job.spec.priority_class_name.clone()]).filter_map(value).collect(),
         faults: faults(ctx, job),
+        refusal: None,
         has_lost_objects: objects::is_one_missing(ctx, job),
         is_forwarded: queue.is_some_and(|queue| !queue.spec.extend_clusters.is_empty()),
     }

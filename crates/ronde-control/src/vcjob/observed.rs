@@ -28,6 +28,8 @@ pub struct Observed<'a> {
     pub priorities: BTreeMap<String, i32>,
     /// What is wrong with a job that nothing was made for yet.
     pub faults: Vec<String>,
+    /// Why the API refuses to make something for the job.
+    pub refusal: Option<String>,
     /// One of the objects that its plugins have made is not there any more.
     pub has_lost_objects: bool,
     /// Its queue extends to other clusters.

@@ -123,7 +123,7 @@ fn of_member(member: &Member) -> Option<Occurrence> {
                 (Event::PodFailed, Some(member.ended_at()), message)
             }
             PodState::Pending => {
-                (Event::PodPending, Some(member.created_at()), format!("pod {name} waits for too long"))
+                (Event::PodPending, Some(member.created_at()), format!("pod {name} has been pending for too long"))
             }
             _ => return None,
         }
@@ -160,7 +160,7 @@ fn of_task(seen: &Observed<'_>, memory: &Memory, task: &TaskSpec) -> Vec<Occurre
     }
     let restarts = restarts(seen, memory, task);
     if restarts >= max_retry(task.max_retry) {
-        let message = format!("task {} has failed: its containers restarted {restarts} times", task.name);
+        let message = format!("task {} failed: number of container restarts: {restarts}", task.name);
         all.push(Occurrence::of_task(Event::TaskFailed, task, message));
     }
     all
@@ -182,7 +182,7 @@ fn restarts(seen: &Observed<'_>, memory: &Memory, task: &TaskSpec) -> i32 {
 fn of_group(seen: &Observed<'_>, memory: &Memory) -> Option<Occurrence> {
     let group = seen.group.as_ref().filter(|group| !is_past_group(memory, group))?;
     let is_unknown = group.phase() == Some(PodGroupPhase::Unknown);
-    is_unknown.then(|| Occurrence::of_job(Event::Unknown, "only a part of the pod group runs"))
+    is_unknown.then(|| Occurrence::of_job(Event::Unknown, "only part of the pod group is running"))
 }
 
 /// What left no other trace than its note.

@@ -185,7 +185,7 @@ impl<'a> StatusBuilder<'a> {
     pub fn decline(&mut self) {
         let Some(command) = self.next_command() else { return };
         self.memory.command = command.uid();
-        let text = format!("Command {} has no effect on a job that is invalid", command.action);
+        let text = format!("Command {} has no effect on an invalid job", command.action);
         self.events.push(JobEvent::warning(events::COMMAND_ISSUED, text));
     }
 
@@ -206,7 +206,7 @@ impl<'a> StatusBuilder<'a> {
         self.memory.command = command.uid();
         let action = &command.action;
         self.events.push(JobEvent::normal(events::COMMAND_ISSUED, format!("Start to execute command {action}")));
-        let why = if command.message.is_empty() { "a command was given" } else { &command.message };
+        let why = if command.message.is_empty() { "requested by a command" } else { &command.message };
         let cause = Cause::new(events::COMMAND_ISSUED, format!("{action}: {why}"));
         let action = action.parse::<Action>().ok().filter(|action| !is_partial(*action));
         if !action.is_some_and(|action| self.execute(action, &cause, Budget::Free)) {
@@ -398,7 +398,7 @@ impl<'a> StatusBuilder<'a> {
             return;
         }
         let is_told = |wrong: &Cause| state.message.ends_with(&wrong.message);
-        let event = wrong.filter(|wrong| !is_told(wrong)).map(|wrong| events::waiting(self.seen.job, &wrong));
+        let event = wrong.filter(|wrong| !is_told(wrong)).and_then(|wrong| events::waiting(self.seen.job, &wrong));
         self.events.extend(event);
         (state.reason, state.message) = (said.reason, said.message);
     }

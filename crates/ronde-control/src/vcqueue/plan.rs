@@ -108,6 +108,6 @@ fn asked(seen: &ObservedQueue<'_>, is_root: bool) -> Asked {
         Ok(Action::OpenQueue) => Asked::Open,
         Ok(Action::CloseQueue) if is_root => Asked::Wrong("the root queue cannot be closed".to_owned()),
         Ok(Action::CloseQueue) => Asked::Close,
-        _ => Asked::Wrong(format!("command {command} is not for queues")),
+        _ => Asked::Wrong(format!("command {command} does not apply to queues")),
     }
 }

@@ -64,7 +64,7 @@ fn commands_open_and_close() {
     check("open", &closed, "OpenQueue", "Open");
     check("open one that is closing", &closing, "groups OpenQueue", "Open");
     check("the root stays open", &queue("root", Some("Open"), false), "CloseQueue", "the root queue cannot be closed");
-    check("what is not for queues", &open, "SyncQueue", "command SyncQueue is not for queues");
+    check("what does not apply to queues", &open, "SyncQueue", "command SyncQueue does not apply to queues");
 }
 
 #[test]

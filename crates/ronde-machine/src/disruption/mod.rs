@@ -100,7 +100,7 @@ fn scale(caches: &Caches, namespace: &str, owner: &OwnerReference) -> Option<(St
     (uid == owner.uid).then(|| (uid, replicas.unwrap_or(1)))
 }
 
-fn report(ctx: &Ctx, budget: &Arc<PodDisruptionBudget>, plan: &plan::Plan) {
+fn report(ctx: &Ctx, budget: &Arc<PodDisruptionBudget>, plan: &plan::BudgetPlan) {
     if plan.unmanaged > 0 {
         ctx.events.warning(
             &**budget,

@@ -32,7 +32,7 @@ use ronde_runtime::{
     watch::{Caches, Change, Key, Kinds},
 };
 
-use self::{account::News, census::Observed, plan::Plan, template::TRACKING};
+use self::{account::JobEvent, census::Observed, plan::JobPlan, template::TRACKING};
 
 /// The name by which a job says that this controller manages it; a job that says nothing means the same.
 pub const MANAGER: &str = "kubernetes.io/job-controller";

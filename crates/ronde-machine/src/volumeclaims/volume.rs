@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 
 use ronde_runtime::volumes::BOUND_BY_CONTROLLER;
 
-use super::{PROVISIONED_BY, PROVISIONER, VOLUME_PROTECTION, claim::Tell};
+use super::{PROVISIONED_BY, PROVISIONER, VOLUME_PROTECTION, claim::ClaimEvent};
 
 /// The next write.
 #[derive(Debug, PartialEq)]

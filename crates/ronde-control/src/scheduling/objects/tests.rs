@@ -210,7 +210,7 @@ fn a_claim_that_nobody_makes_a_volume_for_goes_to_one_that_exists() {
     };
     let mut claims = claimed(claim, json!(null), class);
     assert!(chooses(&claims[0]) && awaits_node(&claims[0]));
-    let why = "claim `data` waits for a volume: none is free that would do, and nobody makes any";
+    let why = "claim `data` waits for a volume: no free volume matches, and none can be provisioned";
     assert_eq!(volumes(&claims), Volumes::Missing(why.to_owned()));
     claims[0].offers = vec![volume("large", "9Gi", "a"), volume("fit", "2Gi", "a"), volume("small", "1Gi", "b")];
     claims[0].offers.push(volume("far", "3Gi", "c"));
@@ -377,7 +377,7 @@ fn the_phase_and_conditions_tell_since_when() {
         json!({"phase": phase, "conditions": if unschedulable.is_empty() { json!([]) } else { json!([condition]) }})
     };
     check("new", json!(null), None, false, None);
-    check("waits for its queue", status("Pending", "True"), None, false, Some(30));
+    check("waiting for its queue", status("Pending", "True"), None, false, Some(30));
     check("admitted at once", status("Inqueue", ""), Some(0), false, None);
     check("admitted after a while", status("Inqueue", "False"), Some(30), false, None);
     check("admitted, without room", status("Inqueue", "True"), Some(0), false, Some(30));

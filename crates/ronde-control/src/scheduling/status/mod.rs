@@ -107,13 +107,13 @@ fn writes(ctx: &Ctx, state: &State, id: &GroupId, members: &[Arc<Pod>], now: Tim
     let wait = state.wait(id, now);
     writes.later = state.wait_later(id, now);
     if let Some(group) = &group {
-        let next = groups::next(&groups::Seen { group, pods: members, wait, is_admitted: false, now });
+        let next = groups::next_status(&groups::GroupFacts { group, pods: members, wait, is_admitted: false, now });
         let list = if groups::is_rewording(group, &next) { &mut writes.rewordings } else { &mut writes.news };
         if group.status.as_ref() != Some(&next) {
             list.push(Write::Group(group.clone(), next));
         }
     }
-    let seen = pods::Seen { group: group.as_deref(), pods: members, wait, now };
+    let seen = pods::PodFacts { group: group.as_deref(), pods: members, wait, now };
     for pod in members.iter().filter(|pod| state.is_pending(pod)) {
         let Some(why) = pods::why(&seen, pod) else {
             writes.later = writes.later.max(pods::group_overdue_at(pod).filter(|at| *at > now));

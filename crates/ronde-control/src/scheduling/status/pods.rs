@@ -14,7 +14,7 @@ use crate::scheduling::state::PATIENCE;
 
 /// What waits is told in the condition `PodScheduled`.
 pub const SCHEDULED: &str = "PodScheduled";
-const SURPLUS: &str = "it is above the minimum of its group, and is placed when there is room";
+const SURPLUS: &str = "exceeds the minimum of its group and is scheduled when there is room";
 /// What is known of the group of a pod that waits.
 #[derive(Debug, Clone, Copy)]
 pub struct PodFacts<'a> {

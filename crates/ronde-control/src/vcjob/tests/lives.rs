@@ -52,7 +52,7 @@ fn counters(world: &World) -> String {
 fn a_job_runs_and_ends() {
     let world = check("all succeed", gang(2), "run ok:w-0 ok:w-1", "Pending Running Completed");
     assert_eq!(counters(&world), "succeeded 2");
-    assert_eq!(world.status().state.message, "2 of 2 pods succeeded, 2 are needed");
+    assert_eq!(world.status().state.message, "2 of 2 pods succeeded, 2 required");
     assert!(world.group.is_none(), "the group has gone");
     assert_eq!(world.show_pods(), "w-0:Succeeded@0 w-1:Succeeded@0", "finished pods stay");
     let world = check("one fails", gang(2), "run ok:w-0 fail:w-1=1", "Pending Running Failed");
@@ -79,7 +79,7 @@ fn tasks_have_their_own_minimum() {
     let world = check("a task fails", spec, "run ok:a-0 fail:b-0=1", "Pending Running Failed");
     assert_eq!(
         world.status().state.message,
-        "task b: 0 of 1 pods succeeded, 1 are needed; pod j-b-0 failed with exit code 1"
+        "task b: 0 of 1 pods succeeded, 1 required; pod j-b-0 failed with exit code 1"
     );
     let least = json!({"minAvailable": 1});
     let spec = json!({"minAvailable": 1, "tasks": [task("a", 2, least.clone()), task("b", 1, least)]});
@@ -291,7 +291,7 @@ fn a_claim_that_is_named_must_exist_and_others_are_made() {
     let mut world = play(spec, "");
     assert_eq!(world.show_pods(), "");
     let state = world.status().state;
-    assert_eq!(state.message, "waits for the PersistentVolumeClaim data, which does not exist");
+    assert_eq!(state.message, "waiting for PersistentVolumeClaim data, which does not exist");
     world.play("claim:data run");
     assert_eq!(world.show_pods(), "w-0:Running@0");
     let pod = &world.pods["j-w-0"].spec.clone().unwrap();
@@ -333,7 +333,7 @@ fn a_job_that_is_wrong_is_refused_until_it_is_not() {
     world.play("cmd:AbortJob");
     assert!(world.commands.is_empty(), "nobody waits for it");
     let told = world.events.last().map(|event| event.cause.message.as_str());
-    assert_eq!(told, Some("Command AbortJob has no effect on a job that is invalid"));
+    assert_eq!(told, Some("Command AbortJob has no effect on an invalid job"));
     world.faults.clear();
     world.play("run");
     assert_eq!(world.phases.join(" "), "Pending Running");
