@@ -9,7 +9,8 @@ use crate::{
     elastic::{Elastic, pod::AgentSettings},
     podgroup::PodGroups,
     scheduling::Scheduler,
-    vcjob::{VcJobs, objects::KeySource},
+    ssh_keys::KeySource,
+    vcjob::VcJobs,
     vcqueue::VcQueues,
 };
 

@@ -10,7 +10,7 @@ use ronde_runtime::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{batch, elastic::pod::AgentSettings, install, scheduling::Scheduler, vcjob::objects::KeySource};
+use crate::{batch, elastic::pod::AgentSettings, install, scheduling::Scheduler, ssh_keys::KeySource};
 
 /// Where operators agree on who is at work: namespace and name.
 pub const LEASE: (&str, &str) = ("kube-system", "ronde-operator");
@@ -32,7 +32,7 @@ pub struct Options {
 
 /// What a person who watches the operator may want to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News<'a> {
+pub enum OperatorEvent<'a> {
     /// Another one is at work.
     Waits { holder: &'a str },
     /// It is at work.
@@ -44,9 +44,9 @@ pub enum News<'a> {
 pub enum OperatorError {
     #[error("cannot ask for the lease `{}/{}`", LEASE.0, LEASE.1)]
     Lease { source: Box<kube::Error> },
-    #[error("cannot install our kinds")]
+    #[error("cannot install the custom resource definitions")]
     Install { source: Box<kube::Error> },
-    #[error("`{MACHINE}` does on this cluster what an operator would do")]
+    #[error("`{MACHINE}` already runs the controllers of this cluster")]
     Machine,
     #[error("another operator has taken over the lease `{}/{}`", LEASE.0, LEASE.1)]
     Lost,
@@ -56,12 +56,16 @@ pub enum OperatorError {
 ///
 /// # Errors
 /// If the API refuses what the operator cannot do without, or the lease is lost.
-pub async fn run(options: Options, stop: CancellationToken, tell: impl Fn(News<'_>)) -> Result<(), OperatorError> {
+pub async fn run(
+    options: Options,
+    stop: CancellationToken,
+    tell: impl Fn(OperatorEvent<'_>),
+) -> Result<(), OperatorError> {
     let mut election = Election::new(options.client.clone(), options.clock.clone(), LEASE, options.identity.clone());
     let waits_for = |holder: &str| {
         let is_operator = holder != MACHINE;
         if is_operator {
-            tell(News::Waits { holder });
+            tell(OperatorEvent::Waits { holder });
         }
         is_operator
     };
@@ -77,10 +81,14 @@ pub async fn run(options: Options, stop: CancellationToken, tell: impl Fn(News<'
     ended
 }
 
-async fn work(options: &Options, stop: &CancellationToken, tell: impl Fn(News<'_>)) -> Result<(), OperatorError> {
+async fn work(
+    options: &Options,
+    stop: &CancellationToken,
+    tell: impl Fn(OperatorEvent<'_>),
+) -> Result<(), OperatorError> {
     let Some(runner) = stop.run_until_cancelled(runner(options)).await else { return Ok(()) };
     let runner = runner.map_err(|source| OperatorError::Install { source: Box::new(source) })?;
-    tell(News::Works);
+    tell(OperatorEvent::Works);
     runner.run(stop.clone()).await;
     Ok(())
 }

@@ -21,7 +21,7 @@ pub mod volumeclaims;
 
 use kube::Client;
 use ronde_control::{
-    batch, elastic::pod::AgentSettings, install, operator, scheduling::Scheduler, vcjob::objects::KeySource,
+    batch, elastic::pod::AgentSettings, install, operator, scheduling::Scheduler, ssh_keys::KeySource,
 };
 use ronde_runtime::runner::{Clock, Runner};
 

@@ -46,6 +46,8 @@ pub struct Node {
     pub hierarchy: Option<Hierarchy>,
     /// What stands in for an image's environment.
     pub machine_env: Vec<(String, String)>,
+    /// Folders that pods mount, read-only, by the CSI driver that they name for it.
+    pub shared: BTreeMap<String, PathBuf>,
     /// Folders of the machine that no pod sees: ours.
     pub hidden: Vec<String>,
     pub host_ip: Ipv4Addr,

@@ -1,6 +1,7 @@
 //! How a machine becomes a node: found out ([`Prepared`]) before the API is open, started once it is.
 
 use std::{
+    collections::BTreeMap,
     io,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -54,6 +55,8 @@ pub struct Options {
     pub home: Option<Home>,
     /// What stands in for an image's environment.
     pub machine_env: Vec<(String, String)>,
+    /// Folders that pods mount, read-only, by the CSI driver that they name for it.
+    pub shared: BTreeMap<String, PathBuf>,
 }
 
 /// Why there is no node.
@@ -197,6 +200,7 @@ impl Prepared {
             network,
             hierarchy: hierarchy.ok(),
             machine_env: options.machine_env,
+            shared: options.shared,
             hidden,
             host_ip,
             pod_processes: options.pod_processes.unwrap_or_else(|| pod_processes(facts.processes_max)),

@@ -49,7 +49,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// Returns a recorder for another component.
-    pub fn of(&self, component: &str) -> Self {
+    pub fn for_component(&self, component: &str) -> Self {
         Self { component: component.into(), ..self.clone() }
     }
 

@@ -10,7 +10,8 @@
 //!
 //! Inside: `watch/` lists and watches each kind once (`list_watch.rs`) and keeps it (`cache.rs`); `work_queue.rs`
 //! holds what changed, `runner.rs` brings both to the controllers, `cluster_loop.rs` to a loop over everything at
-//! once; `events.rs` and `lease.rs` are what their names say, `causes.rs` writes errors into logs; `pods/`,
+//! once; `events.rs` and `lease.rs` are what their names say, `causes.rs` writes errors into logs, `refusal.rs` tells answers of
+//! the API apart; `pods/`,
 //! `podstatus.rs`, `nodes.rs`, `taints.rs`, `volumes.rs` are what several controllers know of those objects.
 
 pub mod causes;
@@ -21,6 +22,7 @@ pub mod lease;
 pub mod nodes;
 pub mod pods;
 pub mod podstatus;
+pub mod refusal;
 pub mod runner;
 pub mod taints;
 pub mod volumes;

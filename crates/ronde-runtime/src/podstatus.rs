@@ -11,7 +11,7 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    pods::{act, condition, disruption, time},
+    pods::{apply, condition, disruption, time},
     runner::Ctx,
 };
 
@@ -56,7 +56,7 @@ pub async fn write(ctx: &Ctx, pod: &Pod, conditions: &[PodCondition], phase: Opt
         status["phase"] = phase.into();
     }
     let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": status});
-    let pods = act::api::<Pod>(ctx, &pod.namespace().unwrap_or_default());
+    let pods = apply::api::<Pod>(ctx, &pod.namespace().unwrap_or_default());
     let written = pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await?;
     ctx.caches.assume(written.clone());
     Ok(written)
@@ -66,7 +66,7 @@ pub async fn write(ctx: &Ctx, pod: &Pod, conditions: &[PodCondition], phase: Opt
 pub async fn delete_now(ctx: &Ctx, pod: &Pod) -> Result<(), kube::Error> {
     let only = Preconditions { uid: pod.uid(), resource_version: None };
     let params = DeleteParams { preconditions: Some(only), ..DeleteParams::default() }.grace_period(0);
-    let pods = act::api::<Pod>(ctx, &pod.namespace().unwrap_or_default());
+    let pods = apply::api::<Pod>(ctx, &pod.namespace().unwrap_or_default());
     match pods.delete(&pod.name_any(), &params).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),

@@ -23,7 +23,7 @@ use crate::{
     cluster_loop::{self, ClusterLoop},
     events::{self, Recorder},
     watch::{Caches, Change, Key, Kinds},
-    work_queue::{Outcome, Queue},
+    work_queue::{LookOutcome, Queue},
 };
 
 /// How many keys one controller looks at side by side.
@@ -164,7 +164,7 @@ impl Runner {
                 client: self.client.clone(),
                 caches: started.caches.clone(),
                 clock: self.clock.clone(),
-                events: events.of(name),
+                events: events.for_component(name),
             };
             tasks.spawn(serve(ctx, stop.clone()));
         }
@@ -236,18 +236,18 @@ async fn serve<C: Controller>(controller: Arc<C>, ctx: Ctx, inbox: Arc<Inbox<Key
 }
 
 /// Looks at one key; never fails, so that the queue always hears of its end.
-async fn look<C: Controller>(controller: Arc<C>, ctx: Ctx, key: Key) -> (Key, Outcome) {
+async fn look<C: Controller>(controller: Arc<C>, ctx: Ctx, key: Key) -> (Key, LookOutcome) {
     let outcome = match AssertUnwindSafe(controller.reconcile(&ctx, &key)).catch_unwind().await {
-        Ok(Ok(wait)) => Outcome::Done(wait.map(|wait| wait.try_into().unwrap_or_default())),
+        Ok(Ok(wait)) => LookOutcome::Done(wait.map(|wait| wait.try_into().unwrap_or_default())),
         // Nothing can be made there any more, and what is there goes by itself.
-        Ok(Err(error)) if is_namespace_terminating(&error) => Outcome::Done(None),
+        Ok(Err(error)) if is_namespace_terminating(&error) => LookOutcome::Done(None),
         Ok(Err(error)) => {
             report(C::NAME, &key, &error);
-            Outcome::Failed
+            LookOutcome::Failed
         }
         Err(_) => {
             tracing::error!(controller = C::NAME, %key, "panicked; this is a bug, please report it");
-            Outcome::Failed
+            LookOutcome::Failed
         }
     };
     (key, outcome)

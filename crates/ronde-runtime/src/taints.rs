@@ -9,7 +9,7 @@ pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 pub const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// Returns the taints of a node.
-pub fn of(node: &Node) -> &[Taint] {
+pub fn of_node(node: &Node) -> &[Taint] {
     node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
 }
 

@@ -32,7 +32,7 @@ pub fn backoff(failures: u32) -> Duration {
 
 /// How a look at a key ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum LookOutcome {
     /// Done; look again after the given time, or when something changes.
     Done(Option<Duration>),
     Failed,
@@ -75,9 +75,9 @@ impl Queue {
     }
 
     /// Takes back a key that was handed out.
-    pub fn done(&mut self, key: Key, outcome: Outcome, now: Instant) {
+    pub fn done(&mut self, key: Key, outcome: LookOutcome, now: Instant) {
         let again = self.running.remove(&key).unwrap_or_default();
-        let Outcome::Done(wait) = outcome else {
+        let LookOutcome::Done(wait) = outcome else {
             let failures = self.failures.entry(key.clone()).or_default();
             *failures = failures.saturating_add(1);
             let wait_max = if again { BACKOFF_MARKED_MAX } else { BACKOFF_MAX };
@@ -129,10 +129,10 @@ mod tests {
             } else if word == "?" {
                 taken.push(queue.next(now).map_or("-".to_owned(), |key| key.name));
             } else if let Some(name) = word.strip_suffix('!') {
-                queue.done(key(name), Outcome::Failed, now);
+                queue.done(key(name), LookOutcome::Failed, now);
             } else if let Some((name, wait)) = word.split_once('=') {
                 let wait = wait.parse().ok().map(Duration::from_secs);
-                queue.done(key(name), Outcome::Done(wait), now);
+                queue.done(key(name), LookOutcome::Done(wait), now);
             } else {
                 now += Duration::from_secs_f64(word.parse().expect("seconds"));
             }

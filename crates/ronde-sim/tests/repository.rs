@@ -122,6 +122,84 @@ fn a_crate_uses_only_crates_above_it_on_the_map() {
     }
 }
 
+/// Returns the folders of a crate that hold a controller.
+fn controllers(crate_: &str) -> Vec<String> {
+    let is_controller = |text: &str| text.contains("impl Controller for ") || text.contains("impl ClusterLoop for ");
+    let below = format!("crates/{crate_}/src/");
+    let mut found: Vec<String> = sources()
+        .iter()
+        .filter(|(_, text)| is_controller(text))
+        .filter_map(|(path, _)| Some(path.strip_prefix(&below)?.split_once('/')?.0.to_owned()))
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Returns the modules of the crate that a source names by a path which begins with `root`.
+fn modules_named(text: &str, root: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices(root) {
+        if text[..at].ends_with("super::") {
+            continue;
+        }
+        let rest = &text[at + root.len()..];
+        let Some(group) = rest.strip_prefix('{') else {
+            found.extend(first_word(rest));
+            continue;
+        };
+        let mut depth = 0_usize;
+        let mut starts = true;
+        for (at, letter) in group.char_indices() {
+            match letter {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                ',' if depth == 0 => starts = true,
+                _ if starts && letter.is_alphabetic() => {
+                    found.extend(first_word(&group[at..]));
+                    starts = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+fn first_word(text: &str) -> Option<String> {
+    text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().map(str::to_owned)
+}
+
+#[test]
+fn modules_are_found_in_imports_of_every_form() {
+    let check = |text: &str, root: &str, expected: &[&str]| assert_eq!(modules_named(text, root), expected, "{text}");
+    check("use crate::vcjob::act::apply;", "crate::", &["vcjob"]);
+    check("use crate::{\n    b::{c, d::{e}},\n    f,\n};\nlet x = crate::g::h();", "crate::", &["b", "f", "g"]);
+    check("use super::super::elastic::pod;", "super::super::", &["elastic"]);
+    check("use super::super::pod;", "super::", &["super"]);
+}
+
+#[test]
+fn no_controller_imports_another() {
+    for crate_ in ["ronde-control", "ronde-machine"] {
+        let controllers = controllers(crate_);
+        assert!(controllers.len() >= 5, "{crate_} has these controllers only: {controllers:?}");
+        for (path, text) in sources() {
+            let Some(inside) = path.strip_prefix(&format!("crates/{crate_}/src/")) else { continue };
+            let Some((own, rest)) = inside.split_once('/').filter(|(own, _)| controllers.iter().any(|it| it == own))
+            else {
+                continue;
+            };
+            let file_depth = usize::from(!rest.ends_with("mod.rs"));
+            let up = "super::".repeat(1 + rest.matches('/').count() + file_depth);
+            let named = modules_named(&text, "crate::").into_iter().chain(modules_named(&text, &up));
+            let others: Vec<String> = named.filter(|name| name != own && controllers.contains(name)).collect();
+            assert!(others.is_empty(), "{path} imports {others:?}: what two controllers need has a home of its own");
+        }
+    }
+}
+
 #[test]
 fn every_decision_is_listed() {
     let list = read("docs/decisions/README.md");

@@ -6,9 +6,9 @@
 use http::StatusCode;
 use ronde_control::{
     elastic::pod::AgentSettings,
-    operator::{self, MACHINE, News, OperatorError, Options},
+    operator::{self, MACHINE, OperatorError, OperatorEvent, Options},
     scheduling::Scheduler,
-    vcjob::objects::KeySource,
+    ssh_keys::KeySource,
 };
 use ronde_runtime::runner::Clock;
 use tokio::runtime::Runtime;
@@ -88,11 +88,7 @@ pub fn run(args: &OperatorArgs, context: &Context) -> Outcome {
             client,
             clock: Clock::real(),
             keys: KeySource::real(),
-            agent: AgentSettings {
-                program: args.agent_program.clone(),
-                image: args.agent_image.clone(),
-                is_of_the_node: false,
-            },
+            agent: AgentSettings { program: args.agent_program.clone(), image: args.agent_image.clone(), driver: None },
             scheduler: scheduler(args),
             identity: environment::identity(),
         };
@@ -108,9 +104,9 @@ fn scheduler(args: &OperatorArgs) -> Scheduler {
     args.placing.tell(Scheduler { schedulers, ..Scheduler::for_cluster() })
 }
 
-fn say(printer: Printer, names: &str, news: &News<'_>) {
+fn say(printer: Printer, names: &str, news: &OperatorEvent<'_>) {
     match news {
-        News::Waits { holder } => printer.say(format_args!("on standby: `{holder}` is active")),
-        News::Works => printer.say(format_args!("active; places the pods of the schedulers `{names}`")),
+        OperatorEvent::Waits { holder } => printer.say(format_args!("on standby: `{holder}` is active")),
+        OperatorEvent::Works => printer.say(format_args!("active; places the pods of the schedulers `{names}`")),
     }
 }

@@ -156,7 +156,7 @@ fn job() -> Vec<Row> {
                     "volumes[]",
                     json!({"required": ["mountPath"], RULES: checked(&[(
                         "has(self.volumeClaimName) || has(self.volumeClaim)",
-                        "a volume has volumeClaimName or volumeClaim",
+                        "set volumeClaimName or volumeClaim",
                         ".volumeClaim",
                     )])}),
                 ),
@@ -184,7 +184,7 @@ fn job_rules() -> Value {
         ),
         (
             &format!("self.tasks.map(t, has(t.replicas) ? t.replicas : 0).sum() <= {PODS_MAX}"),
-            &format!("the tasks have more than {PODS_MAX} pods together"),
+            &format!("the tasks have more than {PODS_MAX} pods in total"),
             ".tasks",
         ),
         (
@@ -199,7 +199,7 @@ fn job_rules() -> Value {
         ),
         (
             &format!("!has(self.plugins) || self.plugins.all(p, p in [{known}])"),
-            &format!("there is a plugin that is none of {known}"),
+            &format!("unknown plugin; the known ones are {known}"),
             ".plugins",
         ),
         ("self.tasks.size() == oldSelf.tasks.size()", "tasks may not be added or removed after creation", ".tasks"),
@@ -274,14 +274,10 @@ fn policies(path: &str) -> Vec<Row> {
         ),
     ]);
     let rules = checked(&[
-        (
-            "has(self.event) || has(self.events) || has(self.exitCode)",
-            "a policy has event, events or exitCode",
-            ".event",
-        ),
+        ("has(self.event) || has(self.events) || has(self.exitCode)", "set event, events or exitCode", ".event"),
         (
             "!has(self.exitCode) || !(has(self.event) || has(self.events))",
-            "exitCode stands beside an event: a policy has one of both",
+            "exitCode cannot be combined with event: set either event or exitCode",
             ".exitCode",
         ),
     ]);
@@ -294,7 +290,7 @@ fn policies(path: &str) -> Vec<Row> {
             ("event", events.clone()),
             ("events", json!({"maxItems": 8})),
             ("events[]", events),
-            ("exitCode", json!({RULES: checked(&[("self != 0", "0 is no failure", "")])})),
+            ("exitCode", json!({RULES: checked(&[("self != 0", "0 means success: name another exit code", "")])})),
         ],
     ));
     list
@@ -309,7 +305,7 @@ fn topology(path: &str) -> Vec<Row> {
                 "",
                 json!({RULES: checked(&[(
                     "!has(self.highestTierAllowed) || !has(self.highestTierName)",
-                    "highestTierName stands beside highestTierAllowed: a tier has one",
+                    "highestTierName cannot be combined with highestTierAllowed: set one of them",
                     ".highestTierName",
                 )])}),
             ),
@@ -374,12 +370,12 @@ fn queue() -> Vec<Row> {
 fn hyper_node() -> Vec<Row> {
     let one_way = checked(&[(
         "[has(self.exactMatch), has(self.regexMatch), has(self.labelMatch)].filter(is, is).size() == 1",
-        "a selector has one of exactMatch, regexMatch and labelMatch",
+        "set exactly one of exactMatch, regexMatch and labelMatch",
         "",
     )]);
     let of_nodes = checked(&[(
         "self.type == 'Node' || !has(self.selector.labelMatch)",
-        "labelMatch chooses nodes only, not HyperNodes",
+        "labelMatch selects nodes only, not HyperNodes",
         ".selector.labelMatch",
     )]);
     rows(

@@ -28,21 +28,21 @@ const TARGETS: [(&str, &str, &[Action]); 2] = [
 pub fn validate(command: &Command) -> Vec<Fault> {
     let mut faults = Faults::default();
     if command.action.is_empty() {
-        faults.required("action", "says what to do, such as AbortJob");
+        faults.required("action", "must be an action, such as AbortJob");
     }
     let Some(target) = &command.target else {
-        faults.required("target", "says which job or queue the action is for");
+        faults.required("target", "must name the job or queue that the action is for");
         return faults.into_vec();
     };
     if target.name.is_empty() {
-        faults.required("target.name", "says which job or queue the action is for");
+        faults.required("target.name", "must name the job or queue that the action is for");
     }
     match TARGETS.iter().find(|(version, kind, _)| *version == target.api_version && *kind == target.kind) {
         Some((.., actions)) => faults.one_of("action", &command.action, actions.iter().map(|action| action.as_str())),
         None => {
             let kinds: Vec<String> = TARGETS.iter().map(|(version, kind, _)| format!("{version} {kind}")).collect();
             let given = format!("{} {}", target.api_version, target.kind);
-            faults.invalid("target", format!("{given} takes no commands, only {} do", kinds.join(" and ")));
+            faults.invalid("target", format!("{given} does not accept commands, only {} do", kinds.join(" and ")));
         }
     }
     faults.into_vec()
@@ -52,7 +52,7 @@ pub fn validate(command: &Command) -> Vec<Fault> {
 pub fn warnings(command: &Command) -> Vec<String> {
     let partial = [Action::RestartTask, Action::RestartPod, Action::RestartPartition];
     let is_partial = command.action.parse().is_ok_and(|action| partial.contains(&action));
-    let effect = format!("action: {} needs a pod, which a command cannot name: nothing will happen", command.action);
+    let effect = format!("action: {} needs a pod, which a command cannot name: it has no effect", command.action);
     is_partial.then_some(effect).into_iter().collect()
 }
 
@@ -75,7 +75,10 @@ mod tests {
             (
                 "",
                 None,
-                &["action: says what to do, such as AbortJob", "target: says which job or queue the action is for"],
+                &[
+                    "action: must be an action, such as AbortJob",
+                    "target: must name the job or queue that the action is for",
+                ],
             ),
             (
                 "OpenQueue",
@@ -89,13 +92,13 @@ mod tests {
             (
                 "AbortJob",
                 Some(("batch/v1", "Job", "mnist")),
-                &["target: batch/v1 Job takes no commands, only batch.volcano.sh/v1alpha1 Job and \
+                &["target: batch/v1 Job does not accept commands, only batch.volcano.sh/v1alpha1 Job and \
                  scheduling.volcano.sh/v1beta1 Queue do"],
             ),
             (
                 "AbortJob",
                 Some(("batch.volcano.sh/v1alpha1", "Job", "")),
-                &["target.name: says which job or queue the action is for"],
+                &["target.name: must name the job or queue that the action is for"],
             ),
         ];
         for (action, target, expected) in rows {

@@ -35,7 +35,7 @@ pub(super) fn check(tasks: &[TaskSpec], faults: &mut Faults) {
     for cycle in cycles(&waits) {
         let names: Vec<String> = cycle.iter().map(|&at| format!("{:?}", tasks[at].name)).collect();
         let path = format!("spec.tasks[{}].dependsOn", cycle[0]);
-        faults.invalid(path, format!("no pod could ever be made: {} waits for itself", names.join(" waits for ")));
+        faults.invalid(path, format!("circular dependency: {} waits for itself", names.join(" waits for ")));
     }
 }
 

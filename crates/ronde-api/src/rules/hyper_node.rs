@@ -17,7 +17,7 @@ pub fn validate(domain: &HyperNode) -> Vec<Fault> {
 
 fn check_member(member: &HyperNodeMember, path: &str, faults: &mut Faults) {
     if member.type_.is_empty() {
-        faults.required(format!("{path}.type"), "says whether members are a Node or a HyperNode");
+        faults.required(format!("{path}.type"), "must be Node or HyperNode");
     }
     faults.one_of(format!("{path}.type"), &member.type_, MemberType::ALL.iter().map(|word| word.as_str()));
     let selector = &member.selector;
@@ -28,7 +28,7 @@ fn check_member(member: &HyperNodeMember, path: &str, faults: &mut Faults) {
         faults.invalid(format!("{path}.selector"), why);
     }
     if selector.exact_match.as_ref().is_some_and(|exact| exact.name.is_empty()) {
-        faults.required(format!("{path}.selector.exactMatch.name"), "is the name of the member");
+        faults.required(format!("{path}.selector.exactMatch.name"), "must be the name of the member");
     }
     if let Some(pattern) = &selector.regex_match
         && (pattern.pattern.is_empty() || Regex::new(&pattern.pattern).is_err())
@@ -37,7 +37,7 @@ fn check_member(member: &HyperNodeMember, path: &str, faults: &mut Faults) {
         faults.invalid(format!("{path}.selector.regexMatch.pattern"), why);
     }
     if selector.label_match.is_some() && member.type_ == MemberType::HyperNode.as_str() {
-        faults.invalid(format!("{path}.selector.labelMatch"), "chooses nodes only, not HyperNodes");
+        faults.invalid(format!("{path}.selector.labelMatch"), "selects nodes only, not HyperNodes");
     }
 }
 
@@ -65,13 +65,13 @@ mod tests {
             &validate(&serde_json::from_value(bad).expect("a HyperNode")),
             &[
                 "spec.tier: -1 is less than 0",
-                "spec.members[0].type: says whether members are a Node or a HyperNode",
+                "spec.members[0].type: must be Node or HyperNode",
                 "spec.members[0].selector: has 0 of exactMatch, regexMatch and labelMatch; it must have one",
                 "spec.members[1].type: \"Pod\" is not one of Node, HyperNode",
                 "spec.members[1].selector: has 2 of exactMatch, regexMatch and labelMatch; it must have one",
-                "spec.members[1].selector.exactMatch.name: is the name of the member",
+                "spec.members[1].selector.exactMatch.name: must be the name of the member",
                 "spec.members[1].selector.regexMatch.pattern: \"(\" is not a regular expression",
-                "spec.members[2].selector.labelMatch: chooses nodes only, not HyperNodes",
+                "spec.members[2].selector.labelMatch: selects nodes only, not HyperNodes",
             ],
         );
     }

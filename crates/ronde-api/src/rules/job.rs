@@ -138,7 +138,7 @@ fn check_numbers(spec: &JobSpec, faults: &mut Faults) {
     }
     let is_told = spec.tasks.iter().any(|task| task.replicas > PODS_MAX);
     if total > i64::from(PODS_MAX) && !is_told {
-        faults.invalid("spec.tasks", format!("have {total} pods together, {PODS_MAX} are allowed"));
+        faults.invalid("spec.tasks", format!("have {total} pods in total, at most {PODS_MAX} are allowed"));
     }
     faults.at_least("spec.maxRetry", spec.max_retry, 0);
     if let Some(seconds) = spec.ttl_seconds_after_finished {
@@ -156,7 +156,7 @@ fn check_names(job: &Job, faults: &mut Faults) {
     if is_in_dns {
         faults.name("metadata.name", name, is_dns1035_label);
     } else if name.len() > HOST_NAME_MAX {
-        faults.invalid("metadata.name", format!("has {} characters, {HOST_NAME_MAX} are allowed", name.len()));
+        faults.invalid("metadata.name", format!("has {} characters, at most {HOST_NAME_MAX} are allowed", name.len()));
     }
     if name.len() > HOST_NAME_MAX {
         return;
@@ -168,8 +168,8 @@ fn check_names(job: &Job, faults: &mut Faults) {
         }
         let pod = names::pod(name, &task.name, task.replicas - 1);
         if pod.len() > HOST_NAME_MAX {
-            let why = format!("its last pod would be called {pod:?}, which has {} characters", pod.len());
-            faults.invalid(format!("spec.tasks[{at}].name"), format!("{why}; {HOST_NAME_MAX} are allowed"));
+            let why = format!("its last pod would be named {pod:?}, which has {} characters", pod.len());
+            faults.invalid(format!("spec.tasks[{at}].name"), format!("{why}; at most {HOST_NAME_MAX} are allowed"));
         }
     }
 }
@@ -180,7 +180,7 @@ fn check_volumes(volumes: &[JobVolume], stage: Stage, faults: &mut Faults) {
         let path = format!("spec.volumes[{at}]");
         let mount = volume.mount_path.as_str();
         if mount.is_empty() {
-            faults.required(format!("{path}.mountPath"), "says where containers find the volume");
+            faults.required(format!("{path}.mountPath"), "must be the path at which containers mount the volume");
         } else if !seen.insert(mount) {
             faults.duplicate(format!("{path}.mountPath"), format!("another volume is mounted at {mount:?}"));
         }
@@ -189,14 +189,14 @@ fn check_volumes(volumes: &[JobVolume], stage: Stage, faults: &mut Faults) {
         }
         match (volume.volume_claim_name.as_str(), &volume.volume_claim) {
             ("", None) => {
-                faults.required(format!("{path}.volumeClaim"), "a volume has volumeClaimName or volumeClaim");
+                faults.required(format!("{path}.volumeClaim"), "set volumeClaimName or volumeClaim");
             }
             ("", Some(_)) => {}
             (name, None) => faults.name(&format!("{path}.volumeClaimName"), name, is_dns1123_subdomain),
             // Later the controller notes the name of the claim that it has made.
             (_, Some(_)) if stage == Stage::Update => {}
             (_, Some(_)) => {
-                let why = "stands beside volumeClaimName: a volume has one of both";
+                let why = "cannot be combined with volumeClaimName: set one of them";
                 faults.invalid(format!("{path}.volumeClaim"), why);
             }
         }
@@ -206,7 +206,7 @@ fn check_volumes(volumes: &[JobVolume], stage: Stage, faults: &mut Faults) {
 fn check_plugins(spec: &JobSpec, faults: &mut Faults) {
     for name in spec.plugins.keys().filter(|name| !plugins::ALL.contains(&name.as_str())) {
         let known = plugins::ALL.join(", ");
-        faults.not_found(format!("spec.plugins.{name}"), format!("there is no plugin {name:?}; there are {known}"));
+        faults.not_found(format!("spec.plugins.{name}"), format!("unknown plugin {name:?}; known plugins: {known}"));
     }
     let Some(arguments) = spec.plugins.get(plugins::MPI) else { return };
     let master = Flags::parse(arguments, MPI_FLAGS).text("master", MPI_MASTER);
@@ -243,7 +243,7 @@ pub fn warnings(job: &Job) -> Vec<String> {
         let path = format!("spec.tasks[{at}]");
         warnings.extend(policies::warnings(&task.policies, &format!("{path}.policies")));
         if !task.topology_policy.is_empty() && task.topology_policy != TopologyPolicy::None.as_str() {
-            let effect = "is noted on the pods; where CPUs lie on a machine does not count in placing them";
+            let effect = "is set on the pods, but scheduling ignores NUMA topology";
             warnings.push(format!("{path}.topologyPolicy: {effect}"));
         }
     }

@@ -43,7 +43,7 @@ fn validate_alone(group: &PodGroup) -> Vec<Fault> {
     for (at, policy) in spec.sub_group_policy.iter().enumerate() {
         let path = format!("spec.subGroupPolicy[{at}]");
         if !seen.insert(policy.name.as_str()) {
-            faults.duplicate(format!("{path}.name"), format!("another policy is called {:?}", policy.name));
+            faults.duplicate(format!("{path}.name"), format!("another policy is named {:?}", policy.name));
         }
         faults.at_least(format!("{path}.subGroupSize"), policy.sub_group_size(), 1);
         faults.at_least(format!("{path}.minSubGroups"), policy.min_sub_groups(), 0);
@@ -86,13 +86,13 @@ mod tests {
             "everything wrong",
             &validate(&wrong, &some_queues()),
             &[
-                "spec.queue: queue \"shut\" takes nothing new: it is Closed",
+                "spec.queue: queue \"shut\" does not accept new jobs: it is Closed",
                 "spec.minMember: -1 is less than 0",
                 "spec.minTaskMember.ps: -2 is less than 0",
                 "spec.networkTopology.mode: \"firm\" is not one of hard, soft",
                 "spec.subGroupPolicy[0].subGroupSize: 0 is less than 1",
                 "spec.subGroupPolicy[0].minSubGroups: -1 is less than 0",
-                "spec.subGroupPolicy[1].name: another policy is called \"\"",
+                "spec.subGroupPolicy[1].name: another policy is named \"\"",
                 "spec.subGroupPolicy[1].subGroupSize: 0 is less than 1",
                 "spec.subGroupPolicy[1].minSubGroups: -1 is less than 0",
             ],

@@ -17,16 +17,16 @@ pub(super) fn check(policies: &[LifecyclePolicy], path: &str, faults: &mut Fault
 fn check_one(policy: &LifecyclePolicy, path: &str, faults: &mut Faults) {
     let actions = Action::ALL.iter().filter(|action| action.is_for_users()).map(|action| action.as_str());
     if policy.action.is_empty() {
-        faults.required(format!("{path}.action"), "says what to do, such as RestartJob");
+        faults.required(format!("{path}.action"), "must be an action, such as RestartJob");
     }
     faults.one_of(format!("{path}.action"), &policy.action, actions);
     let has_event = !policy.event.is_empty() || !policy.events.is_empty();
     match (has_event, policy.exit_code) {
-        (false, None) => faults.required(format!("{path}.event"), "a policy has event, events or exitCode"),
+        (false, None) => faults.required(format!("{path}.event"), "set event, events or exitCode"),
         (true, Some(_)) => {
-            faults.invalid(format!("{path}.exitCode"), "stands beside an event: a policy has one of both");
+            faults.invalid(format!("{path}.exitCode"), "cannot be combined with event: set either event or exitCode");
         }
-        (false, Some(0)) => faults.invalid(format!("{path}.exitCode"), "0 is no failure"),
+        (false, Some(0)) => faults.invalid(format!("{path}.exitCode"), "0 means success: name another exit code"),
         (false, Some(_)) | (true, None) => {}
     }
     if let Some(timeout) = policy.timeout.filter(|timeout| timeout.is_negative()) {
@@ -40,12 +40,12 @@ fn check_events(policies: &[LifecyclePolicy], path: &str, faults: &mut Faults) {
         let words = Event::ALL.iter().filter(|event| event.is_for_users()).map(|event| event.as_str());
         faults.one_of(&place, event, words);
         if !seen.insert(event) {
-            faults.duplicate(place, format!("{event:?} stands in this list twice"));
+            faults.duplicate(place, format!("{event:?} appears twice in this list"));
         }
     }
     let any = events(policies, path).find(|(_, event)| *event == Event::Any.as_str());
     if let Some((place, _)) = any.filter(|_| seen.len() > 1) {
-        faults.invalid(place, "\"*\" stands for every event: no other can stand in this list");
+        faults.invalid(place, "\"*\" matches every event and must be the only entry in this list");
     }
 }
 
@@ -65,7 +65,7 @@ fn check_exit_codes(policies: &[LifecyclePolicy], path: &str, faults: &mut Fault
     let mut seen = BTreeSet::new();
     for (at, policy) in policies.iter().enumerate() {
         if let Some(code) = policy.exit_code.filter(|code| !seen.insert(*code)) {
-            faults.duplicate(format!("{path}[{at}].exitCode"), format!("{code} stands in this list twice"));
+            faults.duplicate(format!("{path}[{at}].exitCode"), format!("{code} appears twice in this list"));
         }
     }
 }

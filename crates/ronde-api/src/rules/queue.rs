@@ -62,7 +62,7 @@ pub fn validate_update(old: &Queue, new: &Queue, others: &Queues) -> Vec<Fault> 
         let frozen = |path: &String| ["capability", "deserved", "guarantee"].iter().any(|f| path[5..].starts_with(f));
         let changed = differences(&written(&old.spec), &written(&new.spec), "spec");
         for path in changed.into_iter().filter(frozen) {
-            faults.forbidden(path, "may not change: `root` stands for the whole cluster");
+            faults.forbidden(path, "may not change: `root` represents the whole cluster");
         }
     }
     faults.into_vec()
@@ -75,7 +75,7 @@ pub fn validate_delete(name: &str, queues: &Queues, occupants: &[String]) -> Opt
     }
     let children: Vec<String> = queues.children(name).map(|(child, _)| format!("`{child}`")).collect();
     if !children.is_empty() {
-        return Some(format!("there are queues below it: {}", children.join(", ")));
+        return Some(format!("it has child queues: {}", children.join(", ")));
     }
     occupants::describe(occupants)
 }
@@ -85,10 +85,10 @@ pub fn warnings(queue: &Queue) -> Vec<String> {
     let spec = &queue.spec;
     let mut warnings = Vec::new();
     if !spec.type_.is_empty() {
-        warnings.push("spec.type: is kept and shown; nothing else reads it".to_owned());
+        warnings.push("spec.type: is stored and shown, but has no effect".to_owned());
     }
     if !spec.extend_clusters.is_empty() {
-        let effect = "pods of jobs are marked for forwarding; nothing here sends them to other clusters";
+        let effect = "pods are labeled for forwarding, but nothing here sends them to other clusters";
         warnings.push(format!("spec.extendClusters: {effect}"));
     }
     warnings.extend(flattened(queue));
@@ -137,7 +137,7 @@ fn check_order(spec: &QueueSpec, faults: &mut Faults) {
         let path = format!("spec.guarantee.resource.{resource}");
         match deserved.and_then(|list| list.get(resource)) {
             None => {
-                let why = format!("needs spec.deserved.{resource} too: what is kept for a queue it also deserves");
+                let why = format!("needs spec.deserved.{resource} too: a guarantee is part of what a queue deserves");
                 faults.add(FaultKind::Invalid, path, why);
             }
             Some(most) if tree::is_more(least, most) => {
@@ -177,7 +177,10 @@ fn check_hierarchy(queue: &Queue, others: &Queues, faults: &mut Faults) {
         .map(|(other, _)| other)
         .collect();
     if let Some(other) = below.first().filter(|_| !path.is_empty()) {
-        faults.invalid(place(HIERARCHY), format!("{path:?} is on the way to queue {other:?}: it must be an end"));
+        faults.invalid(
+            place(HIERARCHY),
+            format!("{path:?} is an ancestor of queue {other:?}, but only leaf queues take jobs"),
+        );
     }
 }
 

@@ -64,7 +64,7 @@ impl Queues {
             Some(queue) if !queue.is_open() => {
                 let state = queue.status.as_ref().and_then(|status| status.state).map_or("closed", |s| s.as_str());
                 let state = if queue.metadata.deletion_timestamp.is_some() { "being deleted" } else { state };
-                faults.invalid(path, format!("queue {name:?} takes nothing new: it is {state}"));
+                faults.invalid(path, format!("queue {name:?} does not accept new jobs: it is {state}"));
             }
             Some(_) => {}
         }
@@ -73,9 +73,9 @@ impl Queues {
     /// Checks that jobs may wait in the queue `name`: at the ends of the tree only.
     pub(super) fn check_leaf(&self, name: &str, path: &str, faults: &mut Faults) {
         if name == ROOT_QUEUE {
-            faults.invalid(path, "jobs cannot wait in `root`: it is the queue above all others");
+            faults.invalid(path, "jobs cannot use `root`, the parent of all queues");
         } else if let Some((child, _)) = self.children(name).next() {
-            let why = format!("jobs cannot wait in {name:?}: it has queues below it, such as {child:?}");
+            let why = format!("jobs cannot use {name:?}: it has child queues, such as {child:?}");
             faults.invalid(path, why);
         }
     }

@@ -10,7 +10,7 @@ pub fn validate_out(scaler: &ScaleOut) -> Vec<Fault> {
     let mut faults = Faults::default();
     check(scaler, &mut faults);
     match scaler.spec.to_add.as_ref().and_then(|add| add.count) {
-        None => faults.required("spec.toAdd.count", "says how many workers to add"),
+        None => faults.required("spec.toAdd.count", "must be the number of workers to add"),
         Some(count) => {
             faults.at_least("spec.toAdd.count", count, 1);
             faults.at_most("spec.toAdd.count", count, PODS_MAX);
@@ -19,7 +19,7 @@ pub fn validate_out(scaler: &ScaleOut) -> Vec<Fault> {
     // The workers have it in a label.
     let name = scaler.metadata.name.as_deref().unwrap_or_default();
     if name.len() > LABEL_MAX {
-        faults.invalid("metadata.name", format!("has {} characters, {LABEL_MAX} are allowed", name.len()));
+        faults.invalid("metadata.name", format!("has {} characters, at most {LABEL_MAX} are allowed", name.len()));
     }
     faults.into_vec()
 }
@@ -31,7 +31,7 @@ pub fn validate_in(scaler: &ScaleIn) -> Vec<Fault> {
     let delete = scaler.spec.to_delete.clone().unwrap_or_default();
     match delete.count {
         None if delete.pod_names.is_empty() => {
-            faults.required("spec.toDelete", "says how many workers leave (count), or which (podNames)");
+            faults.required("spec.toDelete", "must set count (how many workers to remove) or podNames (which)");
         }
         Some(count) if delete.pod_names.is_empty() => faults.at_least("spec.toDelete.count", count, 1),
         _ => {}
@@ -43,7 +43,7 @@ pub fn validate_in(scaler: &ScaleIn) -> Vec<Fault> {
 pub fn validate_change(is_changed: bool) -> Vec<Fault> {
     let mut faults = Faults::default();
     if is_changed {
-        faults.forbidden("spec", "may not change after creation; make another one instead");
+        faults.forbidden("spec", "may not change after creation; create another one instead");
     }
     faults.into_vec()
 }
@@ -51,15 +51,15 @@ pub fn validate_change(is_changed: bool) -> Vec<Fault> {
 /// Returns what is taken and has no effect. Scripts brought the list of hosts to a launcher; it comes there by itself.
 pub fn warnings(scaler: &impl Scaler) -> Vec<String> {
     let has_script = !scaler.script().is_empty();
-    has_script.then(|| "spec.script: is not run, the list of hosts needs no script".to_owned()).into_iter().collect()
+    has_script.then(|| "spec.script: is not run: the host list needs no script".to_owned()).into_iter().collect()
 }
 
 fn check(scaler: &impl Scaler, faults: &mut Faults) {
     let job = scaler.job_name();
     if job.is_empty() {
-        faults.required("spec.selector.name", "says which training job is to be scaled");
+        faults.required("spec.selector.name", "must name the training job to scale");
     } else if job.len() > JOB_NAME_MAX {
-        let why = format!("has {} characters: no training job is called so", job.len());
+        let why = format!("has {} characters: no training job has such a name", job.len());
         faults.invalid("spec.selector.name", why);
     }
     if let Some(timeout) = scaler.given_timeout() {
@@ -91,35 +91,38 @@ mod tests {
             "nothing",
             &validate_out(&out(&json!({"timeout": 0, "script": "/x.sh"}))),
             &[
-                "spec.selector.name: says which training job is to be scaled",
+                "spec.selector.name: must name the training job to scale",
                 "spec.timeout: 0 is less than 1",
-                "spec.toAdd.count: says how many workers to add",
+                "spec.toAdd.count: must be the number of workers to add",
             ],
         );
         check(
             "none of a job that cannot be",
             &validate_in(&scale_in(&json!({"selector": {"name": "a".repeat(50)}, "toDelete": {"count": 0}}))),
             &[
-                "spec.selector.name: has 50 characters: no training job is called so",
+                "spec.selector.name: has 50 characters: no training job has such a name",
                 "spec.toDelete.count: 0 is less than 1",
             ],
         );
         check(
             "nobody",
             &validate_in(&scale_in(&json!({"selector": job}))),
-            &["spec.toDelete: says how many workers leave (count), or which (podNames)"],
+            &["spec.toDelete: must set count (how many workers to remove) or podNames (which)"],
         );
         let mut long = out(&json!({"selector": job, "toAdd": {"count": i32::MAX}}));
         long.metadata.name = Some("a".repeat(64));
         check(
             "more than can be, by a name that is no label",
             &validate_out(&long),
-            &["spec.toAdd.count: 2147483647 is more than 10000", "metadata.name: has 64 characters, 63 are allowed"],
+            &[
+                "spec.toAdd.count: 2147483647 is more than 10000",
+                "metadata.name: has 64 characters, at most 63 are allowed",
+            ],
         );
         let script = out(&json!({"selector": job, "toAdd": {"count": 1}, "script": "/x.sh"}));
         check("a script", &validate_out(&script), &[]);
-        assert_eq!(warnings(&script), ["spec.script: is not run, the list of hosts needs no script"]);
-        check("a change", &validate_change(true), &["spec: may not change after creation; make another one instead"]);
+        assert_eq!(warnings(&script), ["spec.script: is not run: the host list needs no script"]);
+        check("a change", &validate_change(true), &["spec: may not change after creation; create another one instead"]);
         check("none", &validate_change(false), &[]);
     }
 }

@@ -11,14 +11,14 @@ use crate::{PartitionPolicy, TaskSpec, TopologyPolicy};
 /// Checks everything about tasks but what they depend on and how their pods are called.
 pub(super) fn check(tasks: &[TaskSpec], faults: &mut Faults) {
     if tasks.is_empty() {
-        faults.required("spec.tasks", "a job has at least one task");
+        faults.required("spec.tasks", "must have at least one task");
     }
     let mut seen = BTreeSet::new();
     for (at, task) in tasks.iter().enumerate() {
         let path = format!("spec.tasks[{at}]");
         faults.name(&format!("{path}.name"), &task.name, names::is_dns1123_label);
         if !seen.insert(task.name.as_str()) {
-            faults.duplicate(format!("{path}.name"), format!("another task is called {:?}", task.name));
+            faults.duplicate(format!("{path}.name"), format!("another task is named {:?}", task.name));
         }
         check_numbers(task, &path, faults);
         check_template(task, &path, faults);
@@ -44,7 +44,7 @@ fn check_numbers(task: &TaskSpec, path: &str, faults: &mut Faults) {
 fn check_template(task: &TaskSpec, path: &str, faults: &mut Faults) {
     let containers = task.template.spec.as_ref().map_or(&[][..], |spec| &spec.containers);
     if containers.is_empty() {
-        faults.required(format!("{path}.template.spec.containers"), "a pod has at least one container");
+        faults.required(format!("{path}.template.spec.containers"), "must have at least one container");
     }
     let words = TopologyPolicy::ALL.iter().map(|word| word.as_str());
     faults.one_of(format!("{path}.topologyPolicy"), &task.topology_policy, words);

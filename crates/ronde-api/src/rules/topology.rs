@@ -12,7 +12,10 @@ pub(super) fn check(topology: Option<&NetworkTopology>, path: &str, faults: &mut
     if let Some(tier) = topology.highest_tier_allowed {
         faults.at_least(format!("{path}.highestTierAllowed"), tier, 0);
         if !topology.highest_tier_name.is_empty() {
-            faults.invalid(format!("{path}.highestTierName"), "stands beside highestTierAllowed: a tier has one");
+            faults.invalid(
+                format!("{path}.highestTierName"),
+                "cannot be combined with highestTierAllowed: set one of them",
+            );
         }
     }
     if topology.highest_tier_name.len() > TIER_NAME_MAX {

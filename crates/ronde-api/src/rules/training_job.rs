@@ -60,7 +60,7 @@ pub fn validate_update(old: &TrainingJob, new: &TrainingJob) -> Vec<Fault> {
     let written = |spec: &TrainingJobSpec| serde_json::to_value(spec).unwrap_or_default();
     for path in differences(&written(&old.spec), &written(&new.spec), "spec") {
         if let Some(fixed) = FIXED.into_iter().find(|fixed| is_within(&path, fixed)) {
-            let hint = if fixed.ends_with("replicas") { "; make a ScaleOut or a ScaleIn instead" } else { "" };
+            let hint = if fixed.ends_with("replicas") { "; create a ScaleOut or a ScaleIn instead" } else { "" };
             faults.forbidden(path, format!("may not change after creation{hint}"));
         }
     }
@@ -77,12 +77,12 @@ pub fn warnings(job: &TrainingJob) -> Vec<String> {
     let mut warnings = Vec::new();
     let containers = containers(&job.spec.launcher().template);
     if containers.first().is_some_and(|container| container.command.as_ref().is_none_or(Vec::is_empty)) {
-        let effect = "without a command the image's own runs, which hears of no change of the hosts";
+        let effect = "without a command the image's own runs, which is not told when the hosts change";
         warnings.push(format!("spec.etReplicaSpecs.launcher.template.spec.containers[0].command: {effect}"));
     }
     let mode = job.metadata.annotations.as_ref().and_then(|notes| notes.get(ELASTIC));
     if let Some(mode) = mode.filter(|mode| *mode != AUTO) {
-        warnings.push(format!("metadata.annotations[{ELASTIC}]: {mode:?} has no effect, only {AUTO:?} has"));
+        warnings.push(format!("metadata.annotations[{ELASTIC}]: {mode:?} has no effect; the only mode is {AUTO:?}"));
     }
     warnings
 }
@@ -93,14 +93,14 @@ fn check_name(job: &TrainingJob, faults: &mut Faults) {
         return;
     }
     if name.len() > JOB_NAME_MAX {
-        faults.invalid("metadata.name", format!("has {} characters, {JOB_NAME_MAX} are allowed", name.len()));
+        faults.invalid("metadata.name", format!("has {} characters, at most {JOB_NAME_MAX} are allowed", name.len()));
         return;
     }
     faults.name("metadata.name", name, is_dns1035_label);
     let last = worker(name, job.spec.worker().replicas() - 1);
     if last.len() > HOST_NAME_MAX {
-        let why = format!("the last worker would be called {last:?}, which has {} characters", last.len());
-        faults.invalid("spec.etReplicaSpecs.worker.replicas", format!("{why}; {HOST_NAME_MAX} are allowed"));
+        let why = format!("the last worker would be named {last:?}, which has {} characters", last.len());
+        faults.invalid("spec.etReplicaSpecs.worker.replicas", format!("{why}; at most {HOST_NAME_MAX} are allowed"));
     }
 }
 
@@ -120,7 +120,7 @@ fn check_words(spec: &TrainingJobSpec, faults: &mut Faults) {
 fn check_launcher(launcher: &LauncherSpec, faults: &mut Faults) {
     let path = "spec.etReplicaSpecs.launcher";
     if let Some(replicas) = launcher.replicas.filter(|replicas| *replicas != 1) {
-        faults.invalid(format!("{path}.replicas"), format!("{replicas} is not 1: there is one launcher"));
+        faults.invalid(format!("{path}.replicas"), format!("{replicas} is not 1: a job has one launcher"));
     }
     check_template(&launcher.template, path, faults);
 }
@@ -149,7 +149,7 @@ fn check_worker(worker: &WorkerSpec, faults: &mut Faults) {
 
 fn check_template(template: &PodTemplateSpec, path: &str, faults: &mut Faults) {
     if containers(template).is_empty() {
-        faults.required(format!("{path}.template.spec.containers"), "a pod has at least one container");
+        faults.required(format!("{path}.template.spec.containers"), "must have at least one container");
     }
 }
 
@@ -191,7 +191,7 @@ mod tests {
         };
         row("a good one", "mnist", &|_| {}, &[]);
         row("a long name", &"a".repeat(49), &|_| {}, &[]);
-        row("too long a name", &"a".repeat(50), &|_| {}, &["metadata.name: has 50 characters, 49 are allowed"]);
+        row("too long a name", &"a".repeat(50), &|_| {}, &["metadata.name: has 50 characters, at most 49 are allowed"]);
         row(
             "numbers that contradict each other",
             "mnist",
@@ -201,7 +201,7 @@ mod tests {
                 spec["etReplicaSpecs"]["launcher"]["replicas"] = 2.into();
             },
             &[
-                "spec.etReplicaSpecs.launcher.replicas: 2 is not 1: there is one launcher",
+                "spec.etReplicaSpecs.launcher.replicas: 2 is not 1: a job has one launcher",
                 "spec.etReplicaSpecs.worker.minReplicas: 4 is more than replicas, which is 3",
                 "spec.etReplicaSpecs.worker.maxReplicas: 2 is less than replicas, which is 3",
             ],
@@ -238,7 +238,7 @@ mod tests {
                 "spec.launcherAttachMode: \"telnet\" is not one of kubexec, ssh",
                 "spec.restartPolicy: \"Always\" is not one of Never, OnFailure",
                 "spec.etReplicaSpecs.worker.replicas: 0 is less than 1",
-                "spec.etReplicaSpecs.worker.template.spec.containers: a pod has at least one container",
+                "spec.etReplicaSpecs.worker.template.spec.containers: must have at least one container",
             ],
         );
     }
@@ -262,7 +262,7 @@ mod tests {
             &validate_update(&old, &new),
             &[
                 "spec.etReplicaSpecs.launcher.template.spec.containers[0].image: may not change after creation",
-                "spec.etReplicaSpecs.worker.replicas: may not change after creation; make a ScaleOut or a ScaleIn instead",
+                "spec.etReplicaSpecs.worker.replicas: may not change after creation; create a ScaleOut or a ScaleIn instead",
             ],
         );
     }

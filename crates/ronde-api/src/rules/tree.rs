@@ -25,7 +25,7 @@ pub(super) fn check(queue: &Queue, others: &Queues, faults: &mut Faults) {
     check_children(name, queue, &queues, faults);
     if name == ROOT_QUEUE {
         if !queue.spec.parent.is_empty() {
-            faults.invalid("spec.parent", "nothing stands above `root`");
+            faults.invalid("spec.parent", "`root` cannot have a parent");
         }
         return;
     }
@@ -48,16 +48,16 @@ fn check_parent(name: &str, parent: &str, queues: &Queues, others: &Queues, faul
     };
     let way = queues.above(name);
     if parent == name || way.last() != Some(&ROOT_QUEUE) && way.iter().any(|at| queues.above(at).contains(&name)) {
-        faults.invalid(path, format!("{name:?} would stand below itself"));
+        faults.invalid(path, format!("{name:?} would be its own ancestor"));
         return false;
     }
     let depth = way.iter().filter(|at| **at != ROOT_QUEUE).count() + 1 + height(name, queues);
     if depth > DEPTH_MAX {
-        faults.invalid(path, format!("{depth} queues would stand above each other, {DEPTH_MAX} may"));
+        faults.invalid(path, format!("{depth} levels of queues, at most {DEPTH_MAX} are allowed"));
     }
     let is_leaf = others.children(parent).next().is_none();
     if parent != ROOT_QUEUE && is_leaf && is_used(above) {
-        faults.invalid(path, format!("pods run in {parent:?}: no queue can stand below it"));
+        faults.invalid(path, format!("pods run in {parent:?}, so it cannot have child queues"));
     }
     true
 }
@@ -88,7 +88,7 @@ fn check_capability(name: &str, queue: &Queue, queues: &Queues, faults: &mut Fau
             Some((above, capability.get(resource)?))
         });
         if let Some((above, limit)) = limit.filter(|(_, limit)| is_more(amount, limit)) {
-            let why = format!("{} is more than that of {above:?} above, which is {}", amount.0, limit.0);
+            let why = format!("{} is more than that of its ancestor {above:?}, which is {}", amount.0, limit.0);
             faults.invalid(format!("spec.capability.{resource}"), why);
         }
     }
@@ -102,7 +102,7 @@ fn check_siblings(queue: &Queue, parent: &str, queues: &Queues, faults: &mut Fau
             let Some(limit) = list(&above.spec).and_then(|list| list.get(resource)) else { continue };
             let sum = sum_below(parent, queues, list, resource);
             if !is_zero(amount) && sum > parsed(limit) {
-                let why = format!("the queues below {parent:?} would have {sum} together, it has {}", limit.0);
+                let why = format!("the child queues of {parent:?} would have {sum} in total; it has {}", limit.0);
                 faults.invalid(format!("spec.{field}.{resource}"), why);
             }
         }
@@ -115,7 +115,7 @@ fn check_children(name: &str, queue: &Queue, queues: &Queues, faults: &mut Fault
         for (resource, amount) in list(&queue.spec).into_iter().flatten() {
             let sum = sum_below(name, queues, list, resource);
             if sum > parsed(amount) {
-                let why = format!("{} is less than the queues below have together, which is {sum}", amount.0);
+                let why = format!("{} is less than its child queues have in total, which is {sum}", amount.0);
                 faults.invalid(format!("spec.{field}.{resource}"), why);
             }
         }
@@ -127,7 +127,7 @@ fn check_children(name: &str, queue: &Queue, queues: &Queues, faults: &mut Fault
             is_more(capability, amount).then_some((child, capability))
         });
         if let Some((child, capability)) = larger {
-            let why = format!("{} is less than that of {child:?} below, which is {}", amount.0, capability.0);
+            let why = format!("{} is less than that of its descendant {child:?}, which is {}", amount.0, capability.0);
             faults.invalid(format!("spec.capability.{resource}"), why);
         }
     }

@@ -7,6 +7,8 @@ use ronde_api::ElasticCondition;
 
 use ronde_runtime::pods::time;
 
+use crate::reconcile::Cause;
+
 pub const JOB_CREATED: &str = "TrainingJobCreated";
 pub const JOB_RUNNING: &str = "TrainingJobRunning";
 pub const JOB_SUCCEEDED: &str = "TrainingJobSucceeded";
@@ -29,19 +31,6 @@ pub const LAUNCHER_GONE: &str = "LauncherGone";
 
 pub const TRUE: &str = "True";
 pub const FALSE: &str = "False";
-
-/// Why something is so.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause {
-    pub reason: String,
-    pub message: String,
-}
-
-impl Cause {
-    pub fn new(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { reason: reason.into(), message: message.into() }
-    }
-}
 
 /// Says that something is so or not.
 pub fn set(conditions: &mut Vec<ElasticCondition>, type_: &str, status: &str, cause: &Cause, now: Timestamp) {

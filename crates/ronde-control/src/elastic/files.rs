@@ -25,7 +25,7 @@ pub struct Files {
 
 impl Files {
     /// Builds the files of a list of workers.
-    pub fn of(job: &TrainingJob, hosts: &[String]) -> Self {
+    pub fn of_hosts(job: &TrainingJob, hosts: &[String]) -> Self {
         let slots = job.spec.slots();
         let mut files = Self::default();
         for host in hosts {

@@ -20,13 +20,14 @@ use ronde_runtime::pods::is_finished;
 use serde_json::{Value, json};
 
 use super::{
-    draft::is_live,
-    next::{Next, next},
-    observed::{Around, Member, Observed, Request, RequestObject, TRACKING},
-    plan::{Kill, Plan},
+    apply::receipt,
+    decide::decide,
+    observed::{Capacity, Member, Observed, Request, RequestObject, TRACKING},
+    plan::{Kill, TrainingJobPlan},
     pod::Wiring,
+    status_builder::is_live,
 };
-use crate::vcjob::plan::GroupPlan;
+use crate::reconcile::{GroupChange, Step};
 
 const EPOCH: i64 = 1_800_000_000;
 /// The grace of pods that say nothing about it.
@@ -42,7 +43,8 @@ pub struct World {
     pub ins: BTreeMap<String, ScaleIn>,
     pub vanishing: BTreeMap<String, String>,
     pub launcher_vanishing: Option<String>,
-    pub around: Around,
+    pub capacity: Capacity,
+    pub refusal: Option<String>,
     pub seconds: i64,
     /// How many pods the node has room for.
     pub room: usize,
@@ -96,7 +98,8 @@ impl World {
             ins: BTreeMap::new(),
             vanishing: BTreeMap::new(),
             launcher_vanishing: None,
-            around: Around::default(),
+            capacity: Capacity::default(),
+            refusal: None,
             seconds: 0,
             room: 100,
             hostfile: String::new(),
@@ -176,7 +179,7 @@ impl World {
     }
 
     pub fn observe(&self) -> Observed<'_> {
-        let members = self.pods.values().cloned().map(Arc::new).map(Member::of);
+        let members = self.pods.values().cloned().map(Arc::new).map(Member::of_pod);
         let (launchers, workers): (Vec<_>, Vec<_>) = members.partition(|member| member.name == "j-launcher");
         let outs = self.outs.values().cloned().map(Arc::new);
         let ins = self.ins.values().cloned().map(Arc::new);
@@ -191,8 +194,9 @@ impl World {
             requests: requests.into_iter().map(|(_, request)| request).collect(),
             vanishing: self.vanishing.clone(),
             launcher_vanishing: self.launcher_vanishing.clone(),
-            around: self.around.clone(),
+            capacity: self.capacity.clone(),
             objects: None,
+            refusal: self.refusal.clone(),
             faults: Vec::new(),
         }
     }
@@ -204,16 +208,16 @@ impl World {
                 return;
             }
             let (seen, now) = (self.observe(), self.now());
-            match next(&seen, now) {
-                Next::Record { status, news } => {
+            match decide(&seen, now) {
+                Step::Write { status, events } => {
                     drop(seen);
-                    let lines = news.iter().map(|it| format!("{}: {}", it.cause.reason, it.cause.message));
+                    let lines = events.iter().map(|it| format!("{}: {}", it.cause.reason, it.cause.message));
                     self.events.extend(lines);
                     if self.may_write() {
                         self.job.status = Some(*status);
                     }
                 }
-                Next::Act(plan) => {
+                Step::Apply(plan) => {
                     drop(seen);
                     self.look_again = plan.look_again;
                     if self.carry_out(&plan) == 0 {
@@ -232,8 +236,8 @@ impl World {
         may
     }
 
-    /// Does what a plan says, in the order of [`super::act`]; returns how many writes there were.
-    fn carry_out(&mut self, plan: &Plan) -> usize {
+    /// Does what a plan says, in the order of [`super::apply`]; returns how many writes there were.
+    fn carry_out(&mut self, plan: &TrainingJobPlan) -> usize {
         let mut writes = 0;
         if let Some(launcher) = &plan.release {
             writes += 1;
@@ -249,7 +253,7 @@ impl World {
                 self.kill(kill);
             }
         }
-        if plan.group != GroupPlan::Leave {
+        if plan.group != GroupChange::Leave {
             writes += 1;
             if self.may_write() {
                 self.apply_group(&plan.group);
@@ -265,10 +269,7 @@ impl World {
                 self.services.clone_from(&objects.services);
             }
             if self.may_write() {
-                let now = Time(self.now());
-                let memory = &mut self.job.status.get_or_insert_default().elastic;
-                memory.applied.clone_from(&objects.fingerprint);
-                memory.applied_time = Some(now);
+                self.job.status = Some(receipt(&self.job, objects, self.now()));
             }
             return writes + 3;
         }
@@ -296,10 +297,10 @@ impl World {
                 assert!(self.pods.insert(pod.name_any(), pod).is_none(), "the name was taken");
             }
         }
-        for tell in &plan.tell {
+        for update in &plan.scalers {
             writes += 1;
             if self.may_write() {
-                self.tell(&tell.object, tell.status.clone());
+                self.record(&update.object, update.status.clone());
             }
         }
         writes
@@ -314,16 +315,16 @@ impl World {
         }
     }
 
-    fn apply_group(&mut self, plan: &GroupPlan) {
+    fn apply_group(&mut self, plan: &GroupChange) {
         match plan {
-            GroupPlan::Leave => {}
-            GroupPlan::Create(group) | GroupPlan::Replace(group) => {
+            GroupChange::Leave => {}
+            GroupChange::Create(group) | GroupChange::Replace(group) | GroupChange::Recreate(_, group) => {
                 let mut group = (**group).clone();
                 let phase = Some(PodGroupPhase::Inqueue);
                 group.status = Some(PodGroupStatus { phase, ..PodGroupStatus::default() });
                 self.group = Some(group);
             }
-            GroupPlan::Delete(_) => self.group = None,
+            GroupChange::Delete(_) => self.group = None,
         }
     }
 

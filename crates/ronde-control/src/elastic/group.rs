@@ -8,10 +8,12 @@ use ronde_api::{
     PodGroup, PodGroupSpec, TrainingJob,
     names::{self, elastic},
 };
-use ronde_runtime::pods::controller_ref;
+use ronde_runtime::pods::{
+    controller_ref,
+    quota::{Amounts, add, texts, usage_of},
+};
 
 use super::pod::Wiring;
-use crate::vcjob::group::{Amounts, add, texts, usage_of};
 
 /// Returns the name of the group of a job.
 pub fn name(job: &TrainingJob) -> String {

@@ -1,20 +1,20 @@
 //! Workers that are lost, and those that take their place under a fresh index. Pure.
 //!
-//! A worker is lost when its pod ends, is deleted by somebody else, is gone, or is on a node that is about to go. In that
+//! A worker is lost when its pod ends, is deleted by somebody else, is gone, or is on a node that is shutting down. In that
 //! last case it is asked to leave first. What its own program did wrong counts against a limit and is answered after a
 //! pause; what was done to it is not, and is answered at once, unless it had not even started.
 
 use jiff::SignedDuration;
 use ronde_api::{LeavingWorker, RestartPolicy, names::elastic as names};
-use ronde_runtime::pods::{backoff, time};
+use ronde_runtime::pods::{backoff, state::PodState, time};
 
 use super::{
-    conditions::{self, Cause},
-    draft::{Draft, count},
+    conditions,
     observed::{Failure, Member},
     scaling,
+    status_builder::{StatusBuilder, count},
 };
-use crate::vcjob::member::State;
+use crate::reconcile::Cause;
 
 /// Failures that are longer ago than this say nothing about the next one.
 const FORGOTTEN_AFTER: SignedDuration = SignedDuration::from_mins(30);
@@ -39,7 +39,7 @@ enum Loss {
     Vanishing(String),
 }
 
-impl Draft<'_> {
+impl StatusBuilder<'_> {
     /// Takes lost workers out of the job, and remembers those that still have to leave.
     pub fn count_losses(&mut self) {
         if !self.is_live() {
@@ -57,7 +57,7 @@ impl Draft<'_> {
         let least = self.seen.worker_spec().min_replicas();
         if self.is_exhausted() && self.status.elastic.wanted < least {
             let failures = self.status.elastic.failures;
-            let message = format!("{failures} workers have failed, and fewer than {least} are left");
+            let message = format!("{failures} workers failed, and fewer than {least} are left");
             self.fail(Cause::new(conditions::WORKER_FAILURES, message));
         }
     }
@@ -77,16 +77,16 @@ impl Draft<'_> {
         let evicted = worker.disruption().map(|disruption| Loss::Evicted(disruption.why));
         let vanishing = self.seen.vanishing.get(worker.node());
         match worker.state {
-            State::Terminating => Some(evicted.unwrap_or_else(|| Loss::Disrupted("its pod was deleted".to_owned()))),
-            State::Unknown => Some(Loss::Disrupted("nothing is heard of its node".to_owned())),
+            PodState::Terminating => Some(evicted.unwrap_or_else(|| Loss::Disrupted("its pod was deleted".to_owned()))),
+            PodState::Unknown => Some(Loss::Disrupted("its node does not respond".to_owned())),
             // What dies with its node has done nothing wrong.
-            State::Failed => {
+            PodState::Failed => {
                 let disrupted = || vanishing.map(|why| Loss::Disrupted(why.clone()));
                 Some(evicted.or_else(disrupted).unwrap_or_else(|| Loss::Failed(worker.failure())))
             }
-            State::Succeeded => Some(Loss::Ended),
-            State::Running => vanishing.map(|why| Loss::Vanishing(why.clone())),
-            State::Pending => vanishing.map(|why| Loss::Disrupted(why.clone())),
+            PodState::Succeeded => Some(Loss::Ended),
+            PodState::Running => vanishing.map(|why| Loss::Vanishing(why.clone())),
+            PodState::Pending => vanishing.map(|why| Loss::Disrupted(why.clone())),
         }
     }
 
@@ -96,7 +96,7 @@ impl Draft<'_> {
             Loss::Ended => format!("{name} has ended"),
             Loss::Disrupted(why) => format!("{name} is lost: {why}"),
             Loss::Evicted(why) => format!("{name} was {why}"),
-            Loss::Vanishing(why) => format!("{name} is asked to leave: {why}"),
+            Loss::Vanishing(why) => format!("{name} was asked to leave: {why}"),
         };
         self.status.target_workers.retain(|worker| worker != name);
         if let Loss::Vanishing(_) = loss {
@@ -169,10 +169,7 @@ impl Draft<'_> {
         }
         let missing = memory.wanted - i32::try_from(self.status.target_workers.len()).unwrap_or(i32::MAX);
         let names = self.fresh_names(missing);
-        self.tell(Cause::new(
-            conditions::WORKER_CREATED,
-            format!("{} take the place of lost workers", names.join(", ")),
-        ));
+        self.record(Cause::new(conditions::WORKER_CREATED, format!("{} replace lost workers", names.join(", "))));
         self.status.target_workers.extend(names);
     }
 
@@ -187,5 +184,5 @@ impl Draft<'_> {
 
 /// Tells whether a worker has done what it was asked: it has ended, or never began.
 pub fn has_left(worker: &Member) -> bool {
-    worker.is_finished() || worker.state == State::Pending
+    worker.is_finished() || worker.state == PodState::Pending
 }

@@ -1,27 +1,26 @@
 //! Training jobs: a launcher and workers that come and go while they train.
 //!
-//! [`next`] decides, this file observes and writes what it says, [`act`] does the rest. The decision is either another
-//! status or, when the status says all there is to say, a plan: so nothing is done that is not written down before, and a
-//! controller that is killed between any two writes loses nothing. Scale operations are looked at with their job, one at a
-//! time; what they are told follows from the status of the job. Beside it runs [`Orphans`](ronde_runtime::pods::orphans).
+//! This file observes, [`decide`] says what comes next, [`apply`] does what is planned; the order of writes is that of
+//! [`reconcile`](crate::reconcile): status first. Scale operations are looked at with their job, one at a time; what they
+//! are told follows from the status of the job. Beside it runs [`Orphans`](ronde_runtime::pods::orphans).
 
-pub mod act;
-pub mod around;
-pub mod claims;
+pub mod apply;
+pub mod capacity;
 pub mod conditions;
-pub mod draft;
+pub mod decide;
 pub mod files;
 #[cfg(test)]
 mod fixtures;
 pub mod group;
 pub mod losses;
-pub mod next;
 pub mod objects;
 pub mod observed;
 pub mod plan;
 pub mod pod;
+pub mod reclaim;
+pub mod scaler_status;
 pub mod scaling;
-pub mod tell;
+pub mod status_builder;
 #[cfg(test)]
 mod tests;
 
@@ -32,30 +31,28 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Node, Pod, Secret, Service, ServiceAccount},
     rbac::v1::{Role, RoleBinding},
 };
-use kube::{ResourceExt as _, api::PostParams};
+use kube::ResourceExt as _;
 use ronde_api::names::MANAGED_SELECTOR;
 use ronde_api::{PodGroup, ScaleIn, ScaleOut, Scaler, TrainingJob, TrainingJobStatus, names::elastic as names, rules};
 use ronde_runtime::watch::Owned;
 use ronde_runtime::{
-    pods::{act as write, controller_of, orphans::Counts},
+    pods::{apply as write, controller_of, orphans::Counts},
     podstatus::node_of,
     runner::{Controller, Ctx},
     watch::{Cached, Caches, Change, Key, Kinds},
 };
 
 use self::{
-    around::Cluster,
-    draft::News,
-    next::{Next, next},
-    observed::{Around, Member, Observed, Request, RequestObject, TRACKING},
+    capacity::Cluster,
+    observed::{Capacity, Member, Observed, Request, RequestObject, TRACKING},
+    plan::TrainingJobPlan,
     pod::Wiring,
 };
-use crate::vcjob::objects::KeySource;
+use crate::{
+    reconcile::{StatusFirst, Step, reconcile, refusals::Refusals},
+    ssh_keys::KeySource,
+};
 
-/// A loss, its replacement and two changes of phase take four, objects one more.
-const ROUNDS_MAX: usize = 12;
-/// How soon a job that is not done after all rounds is looked at again.
-const NEXT_ROUNDS: SignedDuration = SignedDuration::from_millis(10);
 /// The grace of pods whose job is gone, in seconds: what they run is over.
 const ORPHAN_SECONDS: u32 = 1;
 
@@ -77,12 +74,13 @@ impl Counts for Elastic {
 pub struct Elastic {
     keys: KeySource,
     wiring: Wiring,
+    refusals: Refusals,
 }
 
 impl Elastic {
     /// Makes the controller, with where ssh keys and the program in pods come from.
     pub fn new(keys: KeySource, agent: pod::AgentSettings) -> Self {
-        Self { keys, wiring: Wiring { agent } }
+        Self { keys, wiring: Wiring { agent }, refusals: Refusals::default() }
     }
 }
 
@@ -118,28 +116,61 @@ impl Controller for Elastic {
     }
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Option<SignedDuration>, kube::Error> {
-        let Some(job) = ctx.caches.get::<TrainingJob>(key) else { return forget(ctx, key).await.map(|()| None) };
+        let Some(job) = ctx.caches.get::<TrainingJob>(key) else {
+            self.refusals.forget(key);
+            return forget(ctx, key).await.map(|()| None);
+        };
         if job.metadata.deletion_timestamp.is_some() {
             return Ok(None);
         }
-        let mut job = completed(&job);
-        // One time for the whole look: nothing may fall due between two of its steps.
-        let now = ctx.clock.now();
-        for _ in 0..ROUNDS_MAX {
-            // 1. observe
-            let seen = observe(ctx, &job, now);
-            // 2. decide
-            match next(&seen, now) {
-                // 3. write down
-                Next::Record { status, news } => job = completed(&record(ctx, &job, *status, news).await?),
-                // 4. act
-                Next::Act(plan) => match act::apply(ctx, self, &job, &plan).await? {
-                    Some(written) => job = completed(&written),
-                    None => return Ok(plan.look_again.into_iter().chain(watchful(ctx, &job)).min()),
-                },
-            }
-        }
-        Ok(Some(NEXT_ROUNDS))
+        reconcile(self, ctx, &job).await
+    }
+}
+
+impl StatusFirst for Elastic {
+    type Job = TrainingJob;
+    type Status = TrainingJobStatus;
+    type Plan = TrainingJobPlan;
+
+    // A loss, its replacement and two changes of phase take four, objects one more.
+    const ROUNDS_MAX: usize = 12;
+
+    fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
+    fn complete(&self, _: &Ctx, job: &TrainingJob) -> TrainingJob {
+        let mut job = job.clone();
+        rules::training_job::default(&mut job);
+        job
+    }
+
+    fn decide(&self, ctx: &Ctx, job: &TrainingJob, now: Timestamp) -> Step<TrainingJobStatus, TrainingJobPlan> {
+        let refusal = self.refusals.of_job(&Key::of(job));
+        decide::decide(&Observed { refusal, ..observe(ctx, job, now) }, now)
+    }
+
+    fn with_status(job: &TrainingJob, status: TrainingJobStatus) -> TrainingJob {
+        TrainingJob { status: Some(status), ..job.clone() }
+    }
+
+    async fn apply(
+        &self,
+        ctx: &Ctx,
+        job: &TrainingJob,
+        plan: &TrainingJobPlan,
+    ) -> Result<Option<TrainingJobStatus>, kube::Error> {
+        apply::apply(ctx, self, job, plan).await
+    }
+
+    async fn rest(
+        &self,
+        ctx: &Ctx,
+        job: &TrainingJob,
+        plan: &TrainingJobPlan,
+        _: Timestamp,
+    ) -> Result<Option<SignedDuration>, kube::Error> {
+        Ok(plan.look_again.into_iter().chain(watchful(ctx, job)).min())
     }
 }
 
@@ -149,17 +180,10 @@ fn job_of<S: Scaler + Cached>(change: &Change, caches: &Caches) -> Vec<Key> {
     named.into_iter().chain(change.owners("TrainingJob")).collect()
 }
 
-/// Returns a job with all defaults: where no admission fills them in, the controller does.
-fn completed(job: &TrainingJob) -> TrainingJob {
-    let mut job = job.clone();
-    rules::training_job::default(&mut job);
-    job
-}
-
 fn observe<'a>(ctx: &Ctx, job: &'a TrainingJob, now: Timestamp) -> Observed<'a> {
     let uid = job.uid().unwrap_or_default();
     let namespace = job.namespace().unwrap_or_default();
-    let members = ctx.caches.controlled_by::<Pod>(&uid).into_iter().map(Member::of);
+    let members = ctx.caches.controlled_by::<Pod>(&uid).into_iter().map(Member::of_pod);
     let (launchers, workers): (Vec<Member>, Vec<Member>) =
         members.partition(|member| member.pod.labels().get(names::ROLE).is_some_and(|role| role == names::LAUNCHER));
     let workers: BTreeMap<String, Member> = workers.into_iter().map(|it| (it.name.clone(), it)).collect();
@@ -174,8 +198,9 @@ fn observe<'a>(ctx: &Ctx, job: &'a TrainingJob, now: Timestamp) -> Observed<'a> 
         launcher: launchers.into_iter().next(),
         group: ctx.caches.get(&Key::new(&namespace, group::name(job))),
         requests: requests_for(ctx, &Key::of(job), Some(&uid)),
-        around: if job.is_auto() { look_around(ctx, job, now) } else { Around::default() },
+        capacity: if job.is_auto() { observe_capacity(ctx, job, now) } else { Capacity::default() },
         objects: Some(objects::all_of(ctx, job)),
+        refusal: None,
         faults: faults.iter().map(ToString::to_string).collect(),
     }
 }
@@ -201,7 +226,7 @@ fn node_vanishing(ctx: &Ctx, member: &Member, now: Timestamp) -> Option<String> 
         return None;
     }
     match ctx.caches.get::<Node>(&Key::new("", member.node())) {
-        Some(node) => around::vanishing(&node, &member.pod, now),
+        Some(node) => capacity::vanishing(&node, &member.pod, now),
         None => Some(format!("node {} is gone", member.node())),
     }
 }
@@ -210,13 +235,13 @@ fn node_vanishing(ctx: &Ctx, member: &Member, now: Timestamp) -> Option<String> 
 fn watchful(ctx: &Ctx, job: &TrainingJob) -> Option<SignedDuration> {
     let pods = ctx.caches.controlled_by::<Pod>(&job.uid().unwrap_or_default());
     let mut nodes = pods.iter().filter_map(|pod| ctx.caches.get::<Node>(&Key::new("", node_of(pod))));
-    nodes.any(|node| around::is_silent(&node)).then_some(WATCHFUL)
+    nodes.any(|node| capacity::is_silent(&node)).then_some(WATCHFUL)
 }
 
-fn look_around(ctx: &Ctx, job: &TrainingJob, now: Timestamp) -> Around {
+fn observe_capacity(ctx: &Ctx, job: &TrainingJob, now: Timestamp) -> Capacity {
     let (nodes, pods) = (ctx.caches.list::<Node>(None), ctx.caches.list::<Pod>(None));
     let groups = ctx.caches.list::<PodGroup>(None);
-    around::around(job, &Cluster { nodes: &nodes, pods: &pods, groups: &groups, now })
+    capacity::capacity(job, &Cluster { nodes: &nodes, pods: &pods, groups: &groups, now })
 }
 
 /// Returns the scale operations for a job, the oldest first; those of an earlier job of its name are not for it.
@@ -261,39 +286,17 @@ async fn forget(ctx: &Ctx, key: &Key) -> Result<(), kube::Error> {
         write::remove_within(ctx, &*pod, Some(ORPHAN_SECONDS)).await?;
     }
     for request in requests {
-        let status = tell::without_job(&request, &key.name, ctx.clock.now());
+        let status = scaler_status::without_job(&request, &key.name, ctx.clock.now());
         match &request.object {
             RequestObject::Out(object) => {
                 let object = ScaleOut::clone(object);
-                act::write_scaler(ctx, object, Some(&status), |object, status| object.status = Some(status)).await?;
+                apply::write_scaler(ctx, object, Some(&status), |object, status| object.status = Some(status)).await?;
             }
             RequestObject::In(object) => {
                 let object = ScaleIn::clone(object);
-                act::write_scaler(ctx, object, Some(&status), |object, status| object.status = Some(status)).await?;
+                apply::write_scaler(ctx, object, Some(&status), |object, status| object.status = Some(status)).await?;
             }
         }
     }
     Ok(())
-}
-
-async fn record(
-    ctx: &Ctx,
-    job: &TrainingJob,
-    status: TrainingJobStatus,
-    news: Vec<News>,
-) -> Result<TrainingJob, kube::Error> {
-    let written = write_status(ctx, job, status).await?;
-    for News { is_warning, cause } in news {
-        ctx.events.about_part(job, "", is_warning, &cause.reason, cause.message);
-    }
-    Ok(written)
-}
-
-/// With the version that was looked at: what somebody else has written is never overwritten.
-async fn write_status(ctx: &Ctx, job: &TrainingJob, status: TrainingJobStatus) -> Result<TrainingJob, kube::Error> {
-    let jobs = write::api::<TrainingJob>(ctx, &job.namespace().unwrap_or_default());
-    let job = TrainingJob { status: Some(status), ..job.clone() };
-    let written = jobs.replace_status(&job.name_any(), &PostParams::default(), &job).await?;
-    ctx.caches.assume(written.clone());
-    Ok(written)
 }

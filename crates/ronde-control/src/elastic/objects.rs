@@ -26,7 +26,10 @@ use super::{
     plan::Objects,
     pod::{AGENT_PORT, AGENT_SECRET, labels, ssh_secret},
 };
-use crate::vcjob::objects::{KeySource, api, delete_only, ensure, is_owned, names_of, note, taken};
+use crate::{
+    reconcile::objects::{api, delete_only, ensure, is_owned, names_of, note, taken},
+    ssh_keys::KeySource,
+};
 
 const SSH_CONFIG: &str = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n";
 const SSH_PORT: i32 = 22;

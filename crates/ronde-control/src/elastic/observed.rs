@@ -20,12 +20,11 @@ use ronde_runtime::{
         self, condition, controller_of,
         disruption::Disruption,
         is_deleted,
+        state::{PodState, ended_before_deletion},
         trouble::{self, Trouble},
     },
     podstatus::node_of,
 };
-
-use crate::vcjob::member::{State, ended_before_deletion, state};
 
 /// The finalizer of a launcher: it stays until its job knows how it ended, however long no controller looks.
 pub const TRACKING: &str = "ronde.dev/training-job-tracking";
@@ -48,9 +47,11 @@ pub struct Observed<'a> {
     /// Why the node of the launcher is about to go, if it is.
     pub launcher_vanishing: Option<String>,
     /// What others leave free and wait for; looked at for jobs that grow by themselves only.
-    pub around: Around,
+    pub capacity: Capacity,
     /// What was made for the job beside pods and group, as `Kind/name`; none if nobody has looked.
     pub objects: Option<BTreeSet<String>>,
+    /// Why the API refuses to make something for the job.
+    pub refusal: Option<String>,
     /// What is wrong with the job.
     pub faults: Vec<String>,
 }
@@ -62,7 +63,7 @@ pub struct Member {
     pub name: String,
     /// The run of the job that it was made for.
     pub run: i32,
-    pub state: State,
+    pub state: PodState,
 }
 
 /// How a pod has failed.
@@ -75,9 +76,9 @@ pub struct Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why {
-            Some(why) if why.starts_with("exit code") => write!(f, "has failed with {why}"),
-            Some(why) => write!(f, "has failed: {why}"),
-            None => f.write_str("has failed"),
+            Some(why) if why.starts_with("exit code") => write!(f, "failed with {why}"),
+            Some(why) => write!(f, "failed: {why}"),
+            None => f.write_str("failed"),
         }
     }
 }
@@ -111,7 +112,7 @@ pub enum RequestObject {
 
 /// What others leave free and wait for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Around {
+pub struct Capacity {
     /// How many more workers there is room for.
     pub room: i32,
     /// A gang that waits for room, and how many of our workers it needs beside what is free.
@@ -119,7 +120,7 @@ pub struct Around {
 }
 
 impl Member {
-    pub fn of(pod: Arc<Pod>) -> Self {
+    pub fn of_pod(pod: Arc<Pod>) -> Self {
         let run = pod.annotations().get(names::RUN).and_then(|run| run.parse().ok()).unwrap_or(-1);
         Self { name: pod.name_any(), run, state: known_state(&pod), pod }
     }
@@ -130,11 +131,11 @@ impl Member {
     }
 
     pub fn is_finished(&self) -> bool {
-        matches!(self.state, State::Succeeded | State::Failed)
+        matches!(self.state, PodState::Succeeded | PodState::Failed)
     }
 
     pub fn is_running(&self) -> bool {
-        self.state == State::Running
+        self.state == PodState::Running
     }
 
     pub fn is_deleted(&self) -> bool {
@@ -178,7 +179,7 @@ impl Member {
 
     /// Tells whether it was ended although it had done nothing wrong.
     pub fn is_evicted(&self) -> bool {
-        matches!(self.state, State::Terminating | State::Failed) && self.disruption().is_some()
+        matches!(self.state, PodState::Terminating | PodState::Failed) && self.disruption().is_some()
     }
 
     /// Returns why the scheduler has not placed it, if it has said so.
@@ -278,11 +279,11 @@ fn is_tracked(pod: &Pod) -> bool {
 }
 
 /// Returns how a pod fares; one that is kept for it and had ended before it was deleted has ended.
-fn known_state(pod: &Pod) -> State {
+fn known_state(pod: &Pod) -> PodState {
     match pods::phase(pod) {
-        "Succeeded" if is_tracked(pod) && ended_before_deletion(pod) => State::Succeeded,
-        "Failed" if is_tracked(pod) && ended_before_deletion(pod) => State::Failed,
-        _ => state(pod),
+        "Succeeded" if is_tracked(pod) && ended_before_deletion(pod) => PodState::Succeeded,
+        "Failed" if is_tracked(pod) && ended_before_deletion(pod) => PodState::Failed,
+        _ => PodState::of_pod(pod),
     }
 }
 

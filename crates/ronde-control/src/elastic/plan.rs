@@ -12,20 +12,21 @@ use ronde_api::{
     AttachMode, CleanPodPolicy, PodGroup, ScalingWay, TrainingJobPhase as Phase, TrainingJobStatus,
     names::elastic as names,
 };
+use ronde_runtime::pods::{hash, state::PodState};
 
 use super::{
-    draft::is_live,
     files::Files,
     group,
     losses::has_left,
     objects::needed,
     observed::{Member, Observed},
+    scaler_status::{self, ScalerUpdate},
     scaling::{leaves, moving},
-    tell::{self, Tell},
+    status_builder::is_live,
 };
-use crate::vcjob::{member::State, plan::GroupPlan};
+use crate::reconcile::GroupChange;
 
-/// How long workers that are asked to leave a node that is about to go have for it.
+/// How long workers that are asked to leave a node that is shutting down have for it.
 const LEAVE_MAX: SignedDuration = SignedDuration::from_mins(2);
 /// How long workers without an agent have, at most: nobody can tell when they have left.
 const LEAVE_SSH: SignedDuration = SignedDuration::from_secs(30);
@@ -34,17 +35,17 @@ const QUICK_SECONDS: u32 = 1;
 
 /// What is to be done.
 #[derive(Debug, Clone, Default)]
-pub struct Plan {
+pub struct TrainingJobPlan {
     /// The launcher, if it is kept and its job knows how it ended.
     pub release: Option<Arc<Pod>>,
     pub kill: Vec<Kill>,
-    pub group: GroupPlan,
+    pub group: GroupChange,
     /// The files of the host list and the workers that need a service; none if they are as they should be.
     pub objects: Option<Objects>,
     pub create: Create,
     /// The launcher, if its note of the host list is to change, and the note.
     pub note: Option<(Arc<Pod>, String)>,
-    pub tell: Vec<Tell>,
+    pub scalers: Vec<ScalerUpdate>,
     /// When to look again even if nothing changes.
     pub look_again: Option<SignedDuration>,
 }
@@ -74,9 +75,9 @@ pub struct Objects {
 }
 
 /// Plans for a job.
-pub fn plan(seen: &Observed<'_>, status: &TrainingJobStatus, now: Timestamp) -> Plan {
+pub fn plan(seen: &Observed<'_>, status: &TrainingJobStatus, now: Timestamp) -> TrainingJobPlan {
     let phase = status.phase.unwrap_or(Phase::Created);
-    let mut plan = Plan { tell: tell::all(seen, status, now), ..Plan::default() };
+    let mut plan = TrainingJobPlan { scalers: scaler_status::all(seen, status, now), ..TrainingJobPlan::default() };
     if !seen.faults.is_empty() {
         return plan;
     }
@@ -152,7 +153,7 @@ fn worker_fate(seen: &Observed<'_>, status: &TrainingJobStatus, member: &Member,
     let is_wanted =
         status.target_workers.contains(&member.name) || moving(memory, ScalingWay::Out).contains(&member.name);
     // What has failed stays, for its output, until the job ends.
-    if is_wanted || member.state == State::Failed { Fate::Stays } else { Fate::Goes(Some(QUICK_SECONDS)) }
+    if is_wanted || member.state == PodState::Failed { Fate::Stays } else { Fate::Goes(Some(QUICK_SECONDS)) }
 }
 
 /// The time that a worker has to leave.
@@ -185,19 +186,19 @@ fn leave(seen: &Observed<'_>, member: &Member, since: SignedDuration, time: Leav
     if left.is_positive() { Fate::Leaves(left) } else { Fate::Goes(grace) }
 }
 
-fn group_plan(seen: &Observed<'_>, status: &TrainingJobStatus) -> GroupPlan {
+fn group_plan(seen: &Observed<'_>, status: &TrainingJobStatus) -> GroupChange {
     let phase = status.phase.unwrap_or(Phase::Created);
     let is_kept = seen.spec().clean_pod_policy() == CleanPodPolicy::None && phase.is_final();
     match &seen.group {
-        Some(group) if group.metadata.deletion_timestamp.is_some() => GroupPlan::Leave,
-        Some(group) if !is_live(phase) && !is_kept => GroupPlan::Delete(group.clone()),
+        Some(group) if group.metadata.deletion_timestamp.is_some() => GroupChange::Leave,
+        Some(group) if !is_live(phase) && !is_kept => GroupChange::Delete(group.clone()),
         Some(group) if is_live(phase) => {
             let spec = group::spec(seen.job);
             let changed = || PodGroup { spec: spec.clone(), ..PodGroup::clone(group) };
-            if group.spec == spec { GroupPlan::Leave } else { GroupPlan::Replace(Box::new(changed())) }
+            if group.spec == spec { GroupChange::Leave } else { GroupChange::Replace(Box::new(changed())) }
         }
-        None if is_live(phase) && seen.is_gang() => GroupPlan::Create(Box::new(group::build(seen.job))),
-        _ => GroupPlan::Leave,
+        None if is_live(phase) && seen.is_gang() => GroupChange::Create(Box::new(group::build(seen.job))),
+        _ => GroupChange::Leave,
     }
 }
 
@@ -212,15 +213,15 @@ pub fn objects(seen: &Observed<'_>, status: &TrainingJobStatus) -> Option<Object
     if !is_live(phase) && !is_kept {
         services.clear();
     }
-    let files = Files::of(seen.job, &status.current_workers);
-    let fingerprint = ronde_runtime::pods::hash::name(&(&files.hostfile, &services), None);
+    let files = Files::of_hosts(seen.job, &status.current_workers);
+    let fingerprint = hash::name(&(&files.hostfile, &services), None);
     let is_lost = |there: &BTreeSet<String>| !needed(&seen.name(), &services).is_subset(there);
     let has_lost = is_live(phase) && seen.objects.as_ref().is_some_and(is_lost);
     (fingerprint != memory.applied || has_lost).then_some(Objects { files, services, fingerprint })
 }
 
 /// Pods whose names are free and whose queue has let the job in. No worker is made on its own account before the objects
-/// that it mounts: see [`super::act`].
+/// that it mounts: see [`super::apply`].
 fn missing(seen: &Observed<'_>, status: &TrainingJobStatus) -> Create {
     if !seen.is_admitted() {
         return Create::default();
@@ -233,7 +234,7 @@ fn missing(seen: &Observed<'_>, status: &TrainingJobStatus) -> Create {
 /// A kubelet looks at the volumes of a pod when the pod changes; without this it would take a minute.
 fn note(seen: &Observed<'_>, status: &TrainingJobStatus) -> Option<(Arc<Pod>, String)> {
     let launcher = seen.launcher(&status.elastic).filter(|launcher| !launcher.is_deleted())?;
-    let note = Files::of(seen.job, &status.current_workers).digest();
+    let note = Files::of_hosts(seen.job, &status.current_workers).digest();
     let is_known = launcher.pod.annotations().get(names::HOSTS) == Some(&note);
     (!is_known).then(|| (launcher.pod.clone(), note))
 }

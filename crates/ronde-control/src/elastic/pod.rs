@@ -6,9 +6,8 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, ExecAction, HostPathVolumeSource, KeyToPath,
-    Lifecycle, LifecycleHandler, Pod, PodSpec, PodTemplateSpec, ResourceRequirements, SecretVolumeSource, Volume,
-    VolumeMount,
+    CSIVolumeSource, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, ExecAction, KeyToPath, Lifecycle,
+    LifecycleHandler, Pod, PodSpec, PodTemplateSpec, ResourceRequirements, SecretVolumeSource, Volume, VolumeMount,
 };
 use kube::ResourceExt as _;
 use ronde_api::{
@@ -31,8 +30,6 @@ pub const SSH_FILES: [(&str, &str); 4] =
     [("id_rsa", "id_rsa"), ("id_rsa.pub", "id_rsa.pub"), ("id_rsa.pub", "authorized_keys"), ("config", "config")];
 
 const PROGRAM: &str = "/opt/kube/ronde";
-/// Where a program of the node is seen by the container that installs it.
-const NODE: (&str, &str) = ("training-job-node", "/opt/node");
 const SECRET_FILE: &str = "/etc/ronde/agent-secret";
 const HOSTS_FILE: &str = "/etc/edl/hostfile";
 const KUBE: (&str, &str) = ("training-job-kubectl", "/opt/kube");
@@ -62,13 +59,13 @@ pub struct AgentSettings {
     pub program: String,
     /// That image; the pod's own if none.
     pub image: Option<String>,
-    /// The path is one of the node, not of the image: the program is brought in from there, wherever it is.
-    pub is_of_the_node: bool,
+    /// The CSI driver that mounts a folder with the program; with one there is nothing to copy, and no init container.
+    pub driver: Option<String>,
 }
 
 impl Default for AgentSettings {
     fn default() -> Self {
-        Self { program: "/usr/local/bin/ronde".to_owned(), image: None, is_of_the_node: false }
+        Self { program: "/usr/local/bin/ronde".to_owned(), image: None, driver: None }
     }
 }
 
@@ -120,20 +117,15 @@ impl Wiring {
             return;
         }
         let spec = pod.spec.get_or_insert_default();
-        spec.volumes.get_or_insert_default().push(empty(KUBE.0));
         let Some(first) = spec.containers.first_mut() else { return };
-        first.volume_mounts.get_or_insert_default().push(mount(KUBE));
-        let mut mounts = vec![mount(KUBE)];
-        let mut program = self.agent.program.clone();
-        if self.agent.is_of_the_node
-            && let Some((folder, file)) = self.agent.program.rsplit_once('/')
-        {
-            spec.volumes.get_or_insert_default().push(host_path(NODE.0, folder));
-            mounts.push(VolumeMount { read_only: Some(true), ..mount(NODE) });
-            program = format!("{}/{file}", NODE.1);
+        if let Some(driver) = &self.agent.driver {
+            first.volume_mounts.get_or_insert_default().push(VolumeMount { read_only: Some(true), ..mount(KUBE) });
+            return spec.volumes.get_or_insert_default().push(csi(KUBE.0, driver));
         }
-        let mut init = beside(first, "init-agent", &[program.as_str(), "agent", "install", KUBE.1]);
-        init.volume_mounts = Some(mounts);
+        first.volume_mounts.get_or_insert_default().push(mount(KUBE));
+        let mut init = beside(first, "init-agent", &[self.agent.program.as_str(), "agent", "install", KUBE.1]);
+        spec.volumes.get_or_insert_default().push(empty(KUBE.0));
+        init.volume_mounts = Some(vec![mount(KUBE)]);
         if let Some(image) = &self.agent.image {
             init.image = Some(image.clone());
             init.image_pull_policy = None;
@@ -312,9 +304,9 @@ fn empty(name: &str) -> Volume {
     Volume { name: name.to_owned(), empty_dir: Some(EmptyDirVolumeSource::default()), ..Volume::default() }
 }
 
-fn host_path(name: &str, path: &str) -> Volume {
-    let source = HostPathVolumeSource { path: path.to_owned(), ..HostPathVolumeSource::default() };
-    Volume { name: name.to_owned(), host_path: Some(source), ..Volume::default() }
+fn csi(name: &str, driver: &str) -> Volume {
+    let source = CSIVolumeSource { driver: driver.to_owned(), read_only: Some(true), ..CSIVolumeSource::default() };
+    Volume { name: name.to_owned(), csi: Some(source), ..Volume::default() }
 }
 
 fn mount((name, path): (&str, &str)) -> VolumeMount {

@@ -14,11 +14,12 @@ use ronde_api::{
 use ronde_runtime::pods::time;
 
 use super::{
-    conditions::{self, Cause, FALSE, TRUE},
-    draft::{Draft, count},
+    conditions::{self, FALSE, TRUE},
     observed::{Member, Request},
     plan,
+    status_builder::{StatusBuilder, count, counted},
 };
+use crate::reconcile::Cause;
 
 /// How long a list of hosts stands before the next request changes it: a launcher asks those to leave that it has seen.
 const SETTLE: SignedDuration = SignedDuration::from_secs(3);
@@ -53,7 +54,7 @@ pub fn leaves(memory: &ElasticMemory, name: &str) -> bool {
 /// Says what is under way.
 pub fn describe(memory: &ElasticMemory) -> String {
     let Some(scaling) = &memory.scaling else { return String::new() };
-    let verb = if scaling.way == ScalingWay::Out { "waits for" } else { "waits until these have left:" };
+    let verb = if scaling.way == ScalingWay::Out { "waits for" } else { "waits for these to leave:" };
     format!("{} {verb} {}", name_of(scaling), scaling.workers.join(", "))
 }
 
@@ -61,7 +62,7 @@ fn name_of(scaling: &Scaling) -> String {
     if scaling.name.is_empty() { "elastic: auto".to_owned() } else { format!("{} {}", scaling.way, scaling.name) }
 }
 
-impl Draft<'_> {
+impl StatusBuilder<'_> {
     /// Goes on with the change that is under way, or begins the next.
     pub fn scale(&mut self) {
         if self.is_live() && is_under_way(&self.status.elastic) {
@@ -92,7 +93,7 @@ impl Draft<'_> {
         match verdict {
             Verdict::Done => self.finish_scaling(&scaling),
             Verdict::Hopeless(why) => self.give_up(&scaling, &why),
-            Verdict::Waits(_) if !is_asked => self.give_up(&scaling, "the object that asked for it was deleted"),
+            Verdict::Waits(_) if !is_asked => self.give_up(&scaling, "the request was deleted"),
             Verdict::Waits(why) if !left.is_positive() => {
                 self.give_up(&scaling, &format!("execution timeout after {} s: {why}", scaling.timeout));
             }
@@ -154,7 +155,7 @@ impl Draft<'_> {
             return self.conclude(ScalingOutcome::Failed, why.to_owned());
         }
         self.memory().wanted += size(&kept);
-        let message = format!("added {}, no more: {why}", kept.join(", "));
+        let message = format!("added {}, but no more: {why}", kept.join(", "));
         self.status.target_workers.extend(kept);
         self.conclude(ScalingOutcome::Succeeded, message);
     }
@@ -179,7 +180,7 @@ impl Draft<'_> {
         if outcome == ScalingOutcome::Failed {
             self.warn(cause.clone());
         } else {
-            self.tell(cause.clone());
+            self.record(cause.clone());
         }
         self.why = Some(cause);
     }
@@ -269,7 +270,7 @@ impl Draft<'_> {
         let targets = &self.status.target_workers;
         if request.pod_names.is_empty() {
             if targets.len() < count(request.count) {
-                return Err(format!("the job has {} workers only", targets.len()));
+                return Err(format!("the job has only {}", counted(targets.len(), "worker", "workers")));
             }
             return Ok(targets[targets.len() - count(request.count)..].to_vec());
         }
@@ -326,7 +327,7 @@ impl Draft<'_> {
         let (wanted, worker) = (self.status.elastic.wanted, self.seen.worker_spec());
         let surplus = wanted - worker.replicas();
         let is_whole = self.status.current_workers.len() == count(wanted);
-        match &self.seen.around.waits {
+        match &self.seen.capacity.waits {
             // It is about to take what is free.
             Some((_, 0)) => self.look_again_in(pace),
             Some(_) if surplus > 0 && pause.is_positive() => self.look_again_in(pause),
@@ -337,9 +338,9 @@ impl Draft<'_> {
             }
             // Others may come to need the room while it rests.
             None if rest.is_positive() => self.look_again_in(rest.min(pace)),
-            None if is_whole && wanted < worker.max_replicas() && self.seen.around.room > 0 => {
+            None if is_whole && wanted < worker.max_replicas() && self.seen.capacity.room > 0 => {
                 let step = Some(self.status.elastic.grow_step).filter(|step| *step > 0).unwrap_or(GROW_MAX);
-                let more = self.seen.around.room.min(worker.max_replicas() - wanted).min(step);
+                let more = self.seen.capacity.room.min(worker.max_replicas() - wanted).min(step);
                 let workers = self.fresh_names(more);
                 self.start_own(ScalingWay::Out, workers, GROW_SECONDS);
             }
@@ -370,13 +371,13 @@ fn come(workers: &[(&String, Option<&Member>)]) -> Verdict {
     for (name, worker) in workers {
         if let Some(worker) = worker.filter(|worker| worker.is_finished() || worker.is_deleted()) {
             let what = if worker.is_deleted() { "was deleted" } else { "has ended" };
-            return Verdict::Hopeless(format!("{name} {what} before all were there"));
+            return Verdict::Hopeless(format!("{name} {what} before all of them were running"));
         }
     }
     let waits = workers.iter().find(|(_, worker)| !worker.is_some_and(Member::is_running));
     waits.map_or(Verdict::Done, |(name, worker)| {
         let why = worker.and_then(Member::unschedulable).unwrap_or("its pod has not started");
-        Verdict::Waits(format!("{name} does not run: {why}"))
+        Verdict::Waits(format!("{name} is not running: {why}"))
     })
 }
 

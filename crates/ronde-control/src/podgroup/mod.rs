@@ -16,14 +16,14 @@ use kube::{
 };
 use ronde_api::{PodGroup, names};
 use ronde_runtime::{
-    pods::{act, controller_of},
+    pods::{apply, controller_of},
     runner::{Controller, Ctx},
     watch::{Caches, Change, Key, Kinds},
 };
 use serde_json::json;
 
 use self::plan::{build, needs_group};
-use crate::scheduling::objects::pods::Schedulers;
+use crate::membership::Schedulers;
 
 /// The controller of groups for plain pods.
 #[derive(Debug, Clone)]
@@ -54,11 +54,11 @@ impl Controller for PodGroups {
         let name = plan::name(&pod);
         if ctx.caches.get::<PodGroup>(&Key::new(&key.namespace, &name)).is_none() {
             let group = build(&pod, owner_of(ctx, &pod).await.as_ref());
-            let groups = act::api::<PodGroup>(ctx, &key.namespace);
+            let groups = apply::api::<PodGroup>(ctx, &key.namespace);
             match groups.create(&PostParams::default(), &group).await {
                 Ok(made) => ctx.caches.assume(made),
                 // Another pod of the same owner was first.
-                Err(error) if act::is_taken(&error) => {}
+                Err(error) if apply::is_taken(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -70,7 +70,7 @@ impl Controller for PodGroups {
 /// Ties this very pod to a group.
 async fn join(ctx: &Ctx, pod: &Pod, group: &str) -> Result<(), kube::Error> {
     let meta = json!({"uid": pod.metadata.uid, "annotations": {names::GROUP_NAME: group}});
-    let pods = act::api::<Pod>(ctx, &pod.namespace().unwrap_or_default());
+    let pods = apply::api::<Pod>(ctx, &pod.namespace().unwrap_or_default());
     let patch = Patch::Merge(json!({"metadata": meta}));
     ctx.caches.assume(pods.patch(&pod.name_any(), &PatchParams::default(), &patch).await?);
     Ok(())

@@ -8,12 +8,12 @@ use k8s_openapi::{
 };
 use kube::{ResourceExt as _, core::DynamicObject};
 use ronde_api::{NetworkTopology, PodGroup, PodGroupPhase, PodGroupSpec, PodGroupStatus, names};
-use ronde_runtime::pods::{controller_of, controller_ref, is_active};
-
-use crate::{
-    scheduling::objects::pods::{Membership, Schedulers, membership},
-    vcjob::group::{texts, times, usage_of},
+use ronde_runtime::pods::{
+    controller_of, controller_ref, is_active,
+    quota::{texts, times, usage_of},
 };
+
+use crate::membership::{Membership, Schedulers, membership};
 
 /// Annotations that begin so are handed down from the owner of a pod to the group.
 const INHERITED: &str = "volcano.sh/";

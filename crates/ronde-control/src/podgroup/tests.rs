@@ -5,7 +5,7 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use super::plan::{build, needs_group};
-use crate::scheduling::Scheduler;
+use crate::membership::Schedulers;
 
 fn pod(scheduler: &str, annotations: Value) -> Pod {
     let container = json!({"name": "c", "resources": {"requests": {"cpu": "500m"}}});
@@ -16,7 +16,7 @@ fn pod(scheduler: &str, annotations: Value) -> Pod {
 
 #[test]
 fn pods_of_our_schedulers_need_a_group() {
-    let schedulers = Scheduler::for_machine().schedulers;
+    let schedulers = Schedulers::from(["volcano", "ronde"].map(str::to_owned));
     let check = |what: &str, pod: Pod, expected: bool| assert_eq!(needs_group(&pod, &schedulers), expected, "{what}");
     check("volcano's", pod("volcano", json!({})), true);
     check("our own", pod("ronde", json!({})), true);

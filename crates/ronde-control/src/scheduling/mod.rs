@@ -1,15 +1,15 @@
 //! The shell of the scheduler: observes the cluster, asks `ronde-scheduler` for a plan, carries it out.
 //!
 //! ```text
-//! watches ─▶ marks ─▶ objects ─▶ Cluster::cycle ─▶ Plan ─▶ act, status
+//! watches ─▶ dirty ─▶ objects ─▶ Cluster::cycle ─▶ Plan ─▶ apply, status
 //!              ▲                                              │
 //!              └────────────── what has changed ◀─────────────┘
 //! ```
 //! One loop for the whole cluster, on a cluster and on one machine alike. It waits for changes, not for a clock, and keeps
 //! nothing that is not in the API: started anew, it goes on where it was. Whom to place where is decided elsewhere.
 
-pub mod act;
-pub mod marks;
+pub mod apply;
+pub mod dirty;
 pub mod objects;
 pub mod state;
 pub mod status;
@@ -25,12 +25,8 @@ use ronde_runtime::{
 };
 use ronde_scheduler::{Change, Plan, Policy, Step, Time};
 
-use self::{
-    act::Outcome,
-    marks::Mark,
-    objects::pods::{DEFAULT_SCHEDULER, Schedulers},
-    state::State,
-};
+use self::{apply::StepOutcome, dirty::Mark, state::State};
+use crate::membership::{DEFAULT_SCHEDULER, Schedulers};
 
 /// The longest pause after something has failed.
 const PAUSE_MAX: SignedDuration = SignedDuration::from_secs(5);
@@ -66,11 +62,11 @@ impl ClusterLoop for Scheduler {
     type State = State;
 
     fn kinds(&self, kinds: &mut Kinds) {
-        marks::kinds(kinds);
+        dirty::kinds(kinds);
     }
 
     fn marks(&self, change: &ronde_runtime::watch::Change, caches: &Caches) -> Vec<Mark> {
-        marks::of(change, caches)
+        dirty::marks_of(change, caches)
     }
 
     fn begin(&self) -> State {
@@ -78,7 +74,7 @@ impl ClusterLoop for Scheduler {
     }
 
     fn all(&self, caches: &Caches) -> BTreeSet<Mark> {
-        marks::all(caches)
+        dirty::all(caches)
     }
 
     async fn turn(&self, ctx: &Ctx, state: &mut State, marks: BTreeSet<Mark>) -> Option<SignedDuration> {
@@ -93,7 +89,7 @@ impl ClusterLoop for Scheduler {
         let acted_well = carry_out(ctx, state, &plan).await;
         // 4. tell
         if has_news || !plan.steps.is_empty() {
-            status::doubt_queues(state, now);
+            status::mark_queue_usage_stale(state, now);
         }
         let told_well = status::write_stale(ctx, state).await;
         let counted_well = status::write_queues(ctx, state).await;
@@ -106,16 +102,16 @@ impl ClusterLoop for Scheduler {
 /// Takes the steps of a plan and tells the scheduler which failed; returns whether none did for good.
 async fn carry_out(ctx: &Ctx, state: &mut State, plan: &Plan) -> bool {
     let bound = plan.steps.iter().filter_map(|step| match step {
-        Step::Bind { pod, .. } => Some(act::key(pod)),
+        Step::Bind { pod, .. } => Some(apply::key(pod)),
         _ => None,
     });
     state.binding.extend(bound);
-    let outcomes = act::take_all(ctx, state, &plan.steps).await;
+    let outcomes = apply::apply_all(ctx, state, &plan.steps).await;
     let mut went_well = true;
-    for (step, outcome) in outcomes.into_iter().filter(|(_, outcome)| *outcome != Outcome::Done) {
-        went_well &= outcome != Outcome::Failed;
+    for (step, outcome) in outcomes.into_iter().filter(|(_, outcome)| *outcome != StepOutcome::Done) {
+        went_well &= outcome != StepOutcome::Failed;
         if let Step::Bind { pod, .. } = step {
-            state.binding.remove(&act::key(pod));
+            state.binding.remove(&apply::key(pod));
         }
         state.cluster.apply(Change::Failed(step.clone()));
     }

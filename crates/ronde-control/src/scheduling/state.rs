@@ -23,16 +23,16 @@ use ronde_runtime::{
 use ronde_scheduler::{Budget, Change, Cluster, GroupId, HyperNodeName, Plan, Policy, Reason, Step, Waiting};
 
 use super::{
-    marks::Mark,
+    dirty::Mark,
     objects::{
         count,
-        groups::{self, Around, class_of},
-        node_groups, nodes,
-        pods::{self, Membership, Schedulers},
+        groups::{self, GroupContext, class_of},
+        node_groups, nodes, pods,
         selectors::label_selector,
         volumes::{Claimed, chooses, claim_names, volumes},
     },
 };
+use crate::membership::{Membership, Schedulers, membership};
 
 /// How long pods and groups that belong to others may take to be made, and to be heard of.
 pub const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
@@ -181,7 +181,7 @@ impl State {
 
     /// Tells whether a pod waits for a node from this scheduler.
     pub fn is_pending(&self, pod: &Pod) -> bool {
-        let is_ours = matches!(pods::membership(pod, &self.schedulers), Membership::Of(_) | Membership::Alone);
+        let is_ours = matches!(membership(pod, &self.schedulers), Membership::Of(_) | Membership::Alone);
         let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
         is_ours
             && node_of(pod).is_empty()
@@ -282,7 +282,7 @@ impl State {
         let parts = caches.list::<HyperNode>(None);
         let tier = |name: &str| parts.iter().find(|part| part.spec.tier_name == name).map(|part| part.spec.tier);
         let class = class_of(&group, classes.iter().map(|class| &**class));
-        let told = groups::group(&group, Around { class, tier: &tier });
+        let told = groups::group(&group, GroupContext { class, tier: &tier });
         let queue = told.queue.to_string();
         self.cluster.apply(Change::Group(told));
         let before = self.queue_of.insert(id.clone(), queue.clone());
@@ -312,7 +312,7 @@ impl State {
         if !node_of(&pod).is_empty() {
             self.binding.remove(key);
         }
-        let membership = pods::membership(&pod, &self.schedulers);
+        let membership = membership(&pod, &self.schedulers);
         let claims = claims(caches, &pod);
         if node_of(&pod).is_empty() && claims.iter().any(chooses) {
             self.choosing.insert(key.clone());

@@ -19,14 +19,13 @@ use ronde_sim::pods::at;
 use serde_json::{Value, json};
 
 use super::{
+    apply::receipt,
+    decide::decide,
     member::{Member, TRACKING},
-    memory::Memory,
-    news::News,
-    next::{Next, next},
     observed::Observed,
-    plan::{GroupPlan, Objects, Plan},
-    plugins::Plugins,
+    plan::VcJobPlan,
 };
+use crate::reconcile::{GroupChange, JobEvent, Step};
 
 const JOB: &str = "j";
 /// More looks than any script needs.
@@ -45,10 +44,11 @@ pub struct World {
     pub commands: Vec<Command>,
     pub claims: Vec<String>,
     pub faults: Vec<String>,
+    pub refusal: Option<String>,
     pub seconds: i64,
     /// Whether the queue lets groups in by itself.
     pub admits: bool,
-    pub news: Vec<News>,
+    pub events: Vec<JobEvent>,
     /// All phases, one after the other.
     pub phases: Vec<String>,
     made: usize,
@@ -92,9 +92,10 @@ impl World {
             commands: Vec::new(),
             claims: Vec::new(),
             faults: Vec::new(),
+            refusal: None,
             seconds: 0,
             admits: true,
-            news: Vec::new(),
+            events: Vec::new(),
             phases: Vec::new(),
             made: 0,
         }
@@ -107,46 +108,47 @@ impl World {
     pub fn observe(&self) -> Observed<'_> {
         Observed {
             job: &self.job,
-            members: self.pods.values().cloned().map(Arc::new).map(Member::of).collect(),
+            members: self.pods.values().cloned().map(Arc::new).map(Member::of_pod).collect(),
             group: self.group.clone().map(Arc::new),
             commands: self.commands.iter().cloned().map(Arc::new).collect(),
             claims: self.claims.iter().cloned().collect(),
             priorities: BTreeMap::from([("high".to_owned(), 1000)]),
             faults: self.faults.clone(),
+            refusal: self.refusal.clone(),
             has_lost_objects: false,
             is_forwarded: false,
         }
     }
 
     /// Writes statuses until there is a plan.
-    pub fn look(&mut self) -> Plan {
+    pub fn look(&mut self) -> VcJobPlan {
         for _ in 0..LOOKS_MAX {
-            match next(&self.observe(), at(self.seconds)) {
-                Next::Act(plan) => return *plan,
-                Next::Record { status, news } => self.record(*status, news),
+            match decide(&self.observe(), at(self.seconds)) {
+                Step::Apply(plan) => return *plan,
+                Step::Write { status, events } => self.record(*status, events),
             }
         }
         panic!("the status never stands still: {:?}", self.status());
     }
 
     /// Takes one decision; returns a plan only if nothing had to be written down.
-    pub fn step(&mut self) -> Option<Plan> {
-        match next(&self.observe(), at(self.seconds)) {
-            Next::Act(plan) => Some(*plan),
-            Next::Record { status, news } => {
-                self.record(*status, news);
+    pub fn step(&mut self) -> Option<VcJobPlan> {
+        match decide(&self.observe(), at(self.seconds)) {
+            Step::Apply(plan) => Some(*plan),
+            Step::Write { status, events } => {
+                self.record(*status, events);
                 None
             }
         }
     }
 
-    fn record(&mut self, status: JobStatus, news: Vec<News>) {
+    fn record(&mut self, status: JobStatus, events: Vec<JobEvent>) {
         let phase = status.state.phase.expect("a phase").to_string();
         if self.phases.last() != Some(&phase) {
             self.phases.push(phase);
         }
         self.job.status = Some(status);
-        self.news.extend(news);
+        self.events.extend(events);
     }
 
     /// Looks and does what is planned until there is nothing left to do.
@@ -161,7 +163,7 @@ impl World {
     }
 
     /// Does at most this many of the writes that are planned, in the controller's order; returns how many.
-    pub fn carry_out(&mut self, plan: &Plan, most: usize) -> usize {
+    pub fn carry_out(&mut self, plan: &VcJobPlan, most: usize) -> usize {
         let mut writes: Vec<Write<'_>> = Vec::new();
         for command in &plan.forget {
             writes.push(Box::new(|world| world.commands.retain(|other| other.uid() != command.uid())));
@@ -173,35 +175,29 @@ impl World {
             writes.push(Box::new(|world| world.delete(&pod.name_any())));
         }
         match &plan.group {
-            GroupPlan::Leave => {}
-            GroupPlan::Delete(_) => writes.push(Box::new(|world| world.group = None)),
-            GroupPlan::Create(group) | GroupPlan::Replace(group) => {
+            GroupChange::Leave => {}
+            GroupChange::Delete(_) => writes.push(Box::new(|world| world.group = None)),
+            GroupChange::Recreate(_, group) => {
+                writes.push(Box::new(|world| world.group = None));
+                writes.push(Box::new(|world| world.put_group(PodGroup::clone(group))));
+            }
+            GroupChange::Create(group) | GroupChange::Replace(group) => {
                 writes.push(Box::new(|world| world.put_group(PodGroup::clone(group))));
             }
         }
         for claim in &plan.claims {
             writes.push(Box::new(|world| world.claims.push(claim.name_any())));
         }
-        if plan.objects != Objects::Leave {
-            let is_ensured = plan.objects == Objects::Ensure;
-            if self.apply_objects(is_ensured) != self.job.status {
-                writes.push(Box::new(move |world| world.job.status = world.apply_objects(is_ensured)));
+        if let Some(receipt) = receipt(&self.job, plan.objects) {
+            writes.push(Box::new(move |world| world.job.status = Some(receipt)));
+        } else {
+            for pod in &plan.create {
+                writes.push(Box::new(|world| world.create(pod.clone())));
             }
-        }
-        for pod in &plan.create {
-            writes.push(Box::new(|world| world.create(pod.clone())));
         }
         let done = writes.len().min(most);
         writes.into_iter().take(most).for_each(|write| write(self));
         done
-    }
-
-    fn apply_objects(&self, is_ensured: bool) -> Option<JobStatus> {
-        let mut status = self.status();
-        let mut memory = Memory::read(&status, &self.job.spec);
-        memory.applied = is_ensured.then(|| Plugins::of(&self.job).fingerprint());
-        memory.write(&mut status);
-        Some(status)
     }
 
     fn put_group(&mut self, mut group: PodGroup) {
@@ -361,7 +357,7 @@ impl World {
     /// Shows the pods: name, state, version.
     pub fn show_pods(&self) -> String {
         let show = |pod: &Pod| {
-            let member = Member::of(Arc::new(pod.clone()));
+            let member = Member::of_pod(Arc::new(pod.clone()));
             let name = member.name.trim_start_matches("j-");
             format!("{name}:{:?}@{}", member.state, member.version)
         };

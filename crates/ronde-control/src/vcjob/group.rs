@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::core::v1::{Container, Pod, PodSpec, PodTemplateSpec},
+    api::core::v1::PodTemplateSpec,
     apimachinery::pkg::{
         api::resource::Quantity as Text,
         apis::meta::v1::{LabelSelector, ObjectMeta},
@@ -13,8 +13,10 @@ use k8s_openapi::{
 };
 use kube::ResourceExt as _;
 use ronde_api::{PodGroup, PodGroupSpec, SubGroupPolicy, TaskSpec, names};
-use ronde_runtime::pods::controller_ref;
-use ronde_text::quantity::Quantity;
+use ronde_runtime::pods::{
+    controller_ref,
+    quota::{Amounts, add, texts, usage},
+};
 
 use super::{
     depends::{self, Part},
@@ -22,9 +24,6 @@ use super::{
     observed::Observed,
     pod,
 };
-
-/// Amounts by the name of the resource.
-pub type Amounts = BTreeMap<String, Quantity>;
 
 /// Builds the group of a job.
 pub fn build(seen: &Observed<'_>, memory: &Memory) -> PodGroup {
@@ -96,104 +95,8 @@ fn min_resources(seen: &Observed<'_>, parts: &[Part<'_>], least: i32) -> BTreeMa
     texts(total)
 }
 
-/// Returns amounts as objects carry them.
-pub fn texts(amounts: Amounts) -> BTreeMap<String, Text> {
-    amounts.into_iter().map(|(name, amount)| (name, Text(amount.to_string()))).collect()
-}
-
-/// Returns what so many pods of the same kind need.
-pub fn times(amounts: &Amounts, number: i32) -> Amounts {
-    let mut total = Amounts::new();
-    add(&mut total, amounts, number);
-    total
-}
-
 fn priority(seen: &Observed<'_>, template: &PodTemplateSpec) -> i32 {
     let own = template.spec.as_ref().and_then(|spec| spec.priority_class_name.as_deref());
     let class = own.filter(|class| !class.is_empty()).unwrap_or(&seen.spec().priority_class_name);
     seen.priorities.get(class).copied().unwrap_or(0)
-}
-
-/// Adds so many times some amounts.
-pub fn add(total: &mut Amounts, more: &Amounts, times: i32) {
-    for (name, amount) in more {
-        let sum = total.entry(name.clone()).or_insert(Quantity::ZERO);
-        let many = Quantity::from_nano(amount.nano().saturating_mul(times.into()), amount.style());
-        *sum = sum.plus(many);
-    }
-    total.retain(|_, amount| !amount.is_zero());
-}
-
-/// Returns what a quota would count for a pod.
-pub fn usage(spec: &PodSpec) -> Amounts {
-    let mut usage =
-        Amounts::from([("pods".to_owned(), Quantity::whole(1)), ("count/pods".to_owned(), Quantity::whole(1))]);
-    for (name, amount) in total(spec, Side::Requests) {
-        usage.insert(format!("requests.{name}"), amount);
-        usage.insert(name, amount);
-    }
-    for (name, amount) in total(spec, Side::Limits) {
-        if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") {
-            usage.insert(format!("limits.{name}"), amount);
-        }
-    }
-    usage
-}
-
-/// Returns what a quota would count for a pod that is there.
-pub fn usage_of(pod: &Pod) -> Amounts {
-    usage(&pod.spec.clone().unwrap_or_default())
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Requests,
-    Limits,
-}
-
-/// Returns what a pod asks for at its most demanding moment.
-fn total(spec: &PodSpec, side: Side) -> Amounts {
-    let mut running = Amounts::new();
-    for container in &spec.containers {
-        add(&mut running, &of_container(container, side), 1);
-    }
-    // Sidecars run beside everything that is started after them.
-    let (mut sidecars, mut starting) = (Amounts::new(), Amounts::new());
-    for container in spec.init_containers.iter().flatten() {
-        let mut moment = of_container(container, side);
-        if container.restart_policy.as_deref() == Some("Always") {
-            add(&mut sidecars, &moment, 1);
-            moment.clone_from(&sidecars);
-        } else {
-            add(&mut moment, &sidecars, 1);
-        }
-        raise(&mut starting, moment);
-    }
-    add(&mut running, &sidecars, 1);
-    raise(&mut running, starting);
-    let overhead = spec.overhead.iter().flatten().filter_map(|(name, text)| amount(name, text));
-    add(&mut running, &overhead.collect(), 1);
-    running
-}
-
-fn of_container(container: &Container, side: Side) -> Amounts {
-    let resources = container.resources.clone().unwrap_or_default();
-    let limits = resources.limits.unwrap_or_default();
-    let given = match side {
-        // What is only limited is requested as well.
-        Side::Requests => limits.into_iter().chain(resources.requests.unwrap_or_default()).collect(),
-        Side::Limits => limits,
-    };
-    given.iter().filter_map(|(name, text)| amount(name, text)).collect()
-}
-
-fn amount(name: &str, text: &Text) -> Option<(String, Quantity)> {
-    Quantity::parse(&text.0).ok().map(|amount| (name.to_owned(), amount))
-}
-
-fn raise(amounts: &mut Amounts, others: Amounts) {
-    for (name, other) in others {
-        let amount = amounts.entry(name).or_insert(other);
-        *amount = (*amount).max(other);
-    }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt as _;
 use ronde_api::names;
@@ -15,22 +15,11 @@ use ronde_runtime::pods::{
     condition,
     disruption::{self, Disruption},
     is_deleted, is_ready, phase,
+    state::{PodState, ended_before_deletion},
 };
 
 /// The finalizer of pods that the status of their job does not know all about yet.
 pub const TRACKING: &str = "ronde.dev/job-tracking";
-
-/// How a pod fares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
-    Pending,
-    Running,
-    Succeeded,
-    Failed,
-    Unknown,
-    /// Being deleted.
-    Terminating,
-}
 
 /// A pod of a job.
 #[derive(Debug, Clone)]
@@ -42,12 +31,12 @@ pub struct Member {
     /// The version of the job that it was made for.
     pub version: i32,
     pub partition: Option<i32>,
-    pub state: State,
+    pub state: PodState,
 }
 
 impl Member {
     /// Reads a pod; one that lost its marks is of no task.
-    pub fn of(pod: Arc<Pod>) -> Self {
+    pub fn of_pod(pod: Arc<Pod>) -> Self {
         let note = |key| pod.annotations().get(key);
         let number = |text: Option<&String>| text.and_then(|text| text.parse::<i32>().ok());
         Self {
@@ -56,7 +45,7 @@ impl Member {
             index: number(note(names::TASK_INDEX)).unwrap_or(-1),
             version: number(note(names::JOB_VERSION)).unwrap_or(-1),
             partition: number(pod.labels().get(names::PARTITION_ID)),
-            state: state(&pod),
+            state: PodState::of_pod(&pod),
             pod,
         }
     }
@@ -71,12 +60,12 @@ impl Member {
     }
 
     pub fn is_finished(&self) -> bool {
-        matches!(self.state, State::Succeeded | State::Failed)
+        matches!(self.state, PodState::Succeeded | PodState::Failed)
     }
 
     /// Tells whether it has succeeded, also if it is deleted since.
     pub fn has_succeeded(&self) -> bool {
-        self.state == State::Succeeded || self.is_tracked() && succeeded_before_deletion(&self.pod)
+        self.state == PodState::Succeeded || self.is_tracked() && succeeded_before_deletion(&self.pod)
     }
 
     /// Tells whether somebody has deleted it before it had succeeded, and the status does not know yet.
@@ -86,7 +75,7 @@ impl Member {
 
     /// Returns why it was ended, if that was none of its own doing and the status does not know yet.
     pub fn disruption(&self) -> Option<Disruption> {
-        let is_ended = self.is_evicted() || self.state == State::Failed;
+        let is_ended = self.is_evicted() || self.state == PodState::Failed;
         Disruption::of_pod(&self.pod).filter(|_| is_ended)
     }
 
@@ -99,7 +88,7 @@ impl Member {
     pub fn is_ready(&self) -> bool {
         let (main, _) = containers(&self.pod);
         let is_ready = if main.is_empty() { is_ready(&self.pod) } else { main.iter().all(|status| status.ready) };
-        self.state == State::Running && is_ready
+        self.state == PodState::Running && is_ready
     }
 
     /// Returns since when it is there.
@@ -131,29 +120,9 @@ pub fn is_tracked(pod: &Pod) -> bool {
     pod.finalizers().iter().any(|finalizer| finalizer == TRACKING)
 }
 
-/// Returns how a pod fares.
-pub fn state(pod: &Pod) -> State {
-    match phase(pod) {
-        _ if is_deleted(pod) => State::Terminating,
-        "Running" => State::Running,
-        "Succeeded" => State::Succeeded,
-        "Failed" => State::Failed,
-        "Unknown" => State::Unknown,
-        _ => State::Pending,
-    }
-}
-
 /// A program may answer its deletion by ending well; that is no success.
 fn succeeded_before_deletion(pod: &Pod) -> bool {
     phase(pod) == "Succeeded" && ended_before_deletion(pod)
-}
-
-/// Tells whether a pod that has ended had done so before somebody deleted it, if anybody has.
-pub fn ended_before_deletion(pod: &Pod) -> bool {
-    let meta = &pod.metadata;
-    let grace = SignedDuration::from_secs(meta.deletion_grace_period_seconds.unwrap_or(0));
-    let asked = meta.deletion_timestamp.as_ref().map(|time| time.0 - grace);
-    asked.is_none_or(|asked| finished_at(pod) < asked)
 }
 
 /// Returns the states of the main and of the init containers.

@@ -103,12 +103,12 @@ impl Occasion {
 
 /// Since when an occasion is known, and whether a policy has answered it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct NotedOccasion {
     pub since: Timestamp,
     pub is_answered: bool,
 }
 
-impl Seen {
+impl NotedOccasion {
     fn parse(text: &str) -> Option<Self> {
         let (seconds, word) = text.split_once(' ')?;
         let since = Timestamp::from_second(seconds.parse().ok()?).ok()?;
@@ -148,7 +148,7 @@ pub struct Memory {
     pub floors: BTreeMap<Scope, i32>,
     /// The indexes of each task that have succeeded, whether their pods are still there or not.
     pub succeeded: BTreeMap<String, Indexes>,
-    pub seen: BTreeMap<Occasion, Seen>,
+    pub seen: BTreeMap<Occasion, NotedOccasion>,
     /// The uid of the last command that was carried out.
     pub command: Option<String>,
     /// The generation of the job that was last looked at.
@@ -180,7 +180,7 @@ impl Memory {
             let indexes = Indexes::parse(value, task.map_or(0, |task| task.replicas));
             self.remember_succeeded(name, indexes);
         } else if let Some(occasion) = key.strip_prefix(SEEN) {
-            self.seen.extend(Occasion::parse(occasion).zip(Seen::parse(value)));
+            self.seen.extend(Occasion::parse(occasion).zip(NotedOccasion::parse(value)));
         } else if key == COMMAND {
             self.command = Some(value.to_owned());
         } else if key == GENERATION {
@@ -290,8 +290,10 @@ mod tests {
     }
 
     fn memories() -> impl Strategy<Value = Memory> {
-        let seen = (1_800_000_000_i64..1_900_000_000, any::<bool>())
-            .prop_map(|(second, is_answered)| Seen { since: Timestamp::from_second(second).unwrap(), is_answered });
+        let seen = (1_800_000_000_i64..1_900_000_000, any::<bool>()).prop_map(|(second, is_answered)| NotedOccasion {
+            since: Timestamp::from_second(second).unwrap(),
+            is_answered,
+        });
         let indexes = prop::collection::vec(0..10, 1..9).prop_map(|indexes| Indexes::default().with(indexes));
         let word = || prop::option::of("[a-f0-9-]{5}");
         let facts = (word(), prop::option::of(1_i64..99), word(), word(), word());

@@ -1,21 +1,20 @@
 //! Volcano's jobs: gangs of pods that start together, find each other, and restart or end as policies say.
 //!
-//! [`next`] decides, this file observes and writes what it says, [`act`] does the rest. The decision is either another
-//! status or, when the status says all there is to say, a plan: so nothing is done that is not written down before,
-//! and a controller that is killed between any two writes loses nothing. Beside it runs [`Orphans`](ronde_runtime::pods::orphans).
+//! This file observes, [`decide`] says what comes next, [`apply`] does what is planned; the order of writes is that of
+//! [`reconcile`](crate::reconcile): status first. Beside it runs [`Orphans`](ronde_runtime::pods::orphans).
 //! How events are told from states is in `docs/decisions/015-events-are-states.md`.
 
-pub mod act;
+pub mod apply;
 pub mod changes;
+pub mod decide;
 pub mod depends;
-pub mod draft;
+pub mod events;
 #[cfg(test)]
 mod fixtures;
 pub mod group;
 pub mod member;
 pub mod memory;
-pub mod news;
-pub mod next;
+pub mod minimums;
 pub mod objects;
 pub mod observed;
 pub mod occurrence;
@@ -24,6 +23,7 @@ pub mod plugins;
 pub mod pod;
 pub mod policy;
 pub mod rules;
+pub mod status_builder;
 pub mod tally;
 #[cfg(test)]
 mod tests;
@@ -38,8 +38,8 @@ use k8s_openapi::api::{
     scheduling::v1::PriorityClass,
 };
 use kube::{
-    Api, ResourceExt as _,
-    api::{ApiResource, DeleteParams, DynamicObject, PostParams, Preconditions},
+    ResourceExt as _,
+    api::{DeleteParams, Preconditions},
 };
 use ronde_api::names::MANAGED_SELECTOR;
 use ronde_api::{
@@ -48,7 +48,7 @@ use ronde_api::{
 };
 use ronde_runtime::watch::Owned;
 use ronde_runtime::{
-    pods::{act as write, orphans::Counts},
+    pods::{apply as write, orphans::Counts},
     runner::{Controller, Ctx},
     watch::{Caches, Change, Key, Kinds},
 };
@@ -56,17 +56,14 @@ use ronde_runtime::{
 use self::{
     member::Member,
     memory::Memory,
-    news::News,
-    next::{Next, next},
-    objects::KeySource,
     observed::{Observed, is_final},
+    plan::VcJobPlan,
 };
-use crate::commands::{is_for, put_in_order};
-
-/// A command, its effect and two changes of phase take five; more come by the next look.
-const ROUNDS_MAX: usize = 8;
-/// How soon a job that is not done after all rounds is looked at again.
-const NEXT_ROUNDS: SignedDuration = SignedDuration::from_millis(10);
+use crate::{
+    commands::{is_for, put_in_order},
+    reconcile::{StatusFirst, Step, reconcile, refusals::Refusals},
+    ssh_keys::KeySource,
+};
 
 impl Counts for VcJobs {
     type Owner = Job;
@@ -82,12 +79,13 @@ impl Counts for VcJobs {
 /// The controller of Volcano's jobs.
 pub struct VcJobs {
     keys: KeySource,
+    refusals: Refusals,
 }
 
 impl VcJobs {
     /// Makes the controller, with where the keys of the `ssh` plugin come from.
     pub fn new(keys: KeySource) -> Self {
-        Self { keys }
+        Self { keys, refusals: Refusals::default() }
     }
 }
 
@@ -125,27 +123,53 @@ impl Controller for VcJobs {
 
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Option<SignedDuration>, kube::Error> {
         let job = ctx.caches.get::<Job>(key);
-        drop_aimless(ctx, key, job.as_deref()).await?;
-        let Some(job) = job.filter(|job| job.metadata.deletion_timestamp.is_none()) else { return Ok(None) };
-        let job = store_minimums(ctx, &job).await?;
-        let mut job = completed(ctx, &job);
-        // One time for the whole look: nothing may fall due between two of its steps.
-        let now = ctx.clock.now();
-        for _ in 0..ROUNDS_MAX {
-            // 1. observe
-            let seen = observe(ctx, &job);
-            // 2. decide
-            match next(&seen, now) {
-                // 3. write down
-                Next::Record { status, news } => job = completed(ctx, &record(ctx, &job, *status, news).await?),
-                // 4. act
-                Next::Act(plan) => {
-                    act::apply(ctx, &self.keys, &job, &plan).await?;
-                    return Ok(plan.look_again.into_iter().chain(expire(ctx, &job, now).await?).min());
-                }
-            }
-        }
-        Ok(Some(NEXT_ROUNDS))
+        delete_orphaned_commands(ctx, key, job.as_deref()).await?;
+        let Some(job) = job.filter(|job| job.metadata.deletion_timestamp.is_none()) else {
+            self.refusals.forget(key);
+            return Ok(None);
+        };
+        let job = minimums::store(ctx, &job, &completed(ctx, &job)).await?;
+        reconcile(self, ctx, &job).await
+    }
+}
+
+impl StatusFirst for VcJobs {
+    type Job = Job;
+    type Status = JobStatus;
+    type Plan = VcJobPlan;
+
+    // A command, its effect, two changes of phase and a receipt take six.
+    const ROUNDS_MAX: usize = 8;
+
+    fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
+    fn complete(&self, ctx: &Ctx, job: &Job) -> Job {
+        completed(ctx, job)
+    }
+
+    fn decide(&self, ctx: &Ctx, job: &Job, now: Timestamp) -> Step<JobStatus, VcJobPlan> {
+        let refusal = self.refusals.of_job(&Key::of(job));
+        decide::decide(&Observed { refusal, ..observe(ctx, job) }, now)
+    }
+
+    fn with_status(job: &Job, status: JobStatus) -> Job {
+        Job { status: Some(status), ..job.clone() }
+    }
+
+    async fn apply(&self, ctx: &Ctx, job: &Job, plan: &VcJobPlan) -> Result<Option<JobStatus>, kube::Error> {
+        apply::apply(ctx, &self.keys, job, plan).await
+    }
+
+    async fn rest(
+        &self,
+        ctx: &Ctx,
+        job: &Job,
+        plan: &VcJobPlan,
+        now: Timestamp,
+    ) -> Result<Option<SignedDuration>, kube::Error> {
+        Ok(plan.look_again.into_iter().chain(expire(ctx, job, now).await?).min())
     }
 }
 
@@ -174,39 +198,6 @@ fn completed(ctx: &Ctx, job: &Job) -> Job {
     job
 }
 
-/// Stores the minimums that a new job leaves open, as admission does: those of the beginning, however many replicas there
-/// are later. The other defaults follow from what may not change.
-async fn store_minimums(ctx: &Ctx, job: &Job) -> Result<Job, kube::Error> {
-    let is_new = job.status.as_ref().is_none_or(|status| status.state.phase.is_none());
-    let full = completed(ctx, job);
-    let minimums = |job: &Job| (job.spec.min_available, job.spec.tasks.iter().map(|it| it.min_available).collect());
-    let (least, tasks): (i32, Vec<Option<i32>>) = minimums(&full);
-    if !is_new || minimums(job) == (least, tasks.clone()) {
-        return Ok(job.clone());
-    }
-    // As it is stored: templates may have fields that our types do not know.
-    let kind = ApiResource::erase::<Job>(&());
-    let jobs: Api<DynamicObject> =
-        Api::namespaced_with(ctx.client.clone(), &job.namespace().unwrap_or_default(), &kind);
-    let mut stored = jobs.get(&job.name_any()).await?;
-    stored.metadata.resource_version = job.resource_version();
-    stored.data["spec"]["minAvailable"] = least.into();
-    for (at, least) in tasks.into_iter().enumerate() {
-        stored.data["spec"]["tasks"][at]["minAvailable"] = least.into();
-    }
-    match jobs.replace(&job.name_any(), &PostParams::default(), &stored).await {
-        Ok(written) => {
-            let written = serde_json::to_value(written).and_then(serde_json::from_value::<Job>);
-            let written = written.map_err(kube::Error::SerdeError)?;
-            ctx.caches.assume(written.clone());
-            Ok(written)
-        }
-        // Something else in it is wrong, and will be told: it goes on with the defaults of today.
-        Err(kube::Error::Api(status)) if status.code == 422 => Ok(job.clone()),
-        Err(error) => Err(error),
-    }
-}
-
 /// Returns what is wrong with a job. What was accepted once stays accepted.
 fn faults(ctx: &Ctx, job: &Job) -> Vec<String> {
     let memory = Memory::read(&job.status.clone().unwrap_or_default(), &job.spec);
@@ -232,7 +223,7 @@ fn commands_for(ctx: &Ctx, key: &Key) -> Vec<Arc<Command>> {
 }
 
 /// Deletes commands for a job that is not there. The server is asked: the caches may be of different times.
-async fn drop_aimless(ctx: &Ctx, key: &Key, job: Option<&Job>) -> Result<(), kube::Error> {
+async fn delete_orphaned_commands(ctx: &Ctx, key: &Key, job: Option<&Job>) -> Result<(), kube::Error> {
     let mut commands = commands_for(ctx, key);
     commands.retain(|command| job.is_none_or(|job| !is_for(command, job)));
     if commands.is_empty() {
@@ -259,45 +250,15 @@ fn observe<'a>(ctx: &Ctx, job: &'a Job) -> Observed<'a> {
     let queue = ctx.caches.get::<Queue>(&Key::new("", pod::queue(job)));
     Observed {
         job,
-        members: ctx.caches.controlled_by::<Pod>(&uid).into_iter().map(Member::of).collect(),
+        members: ctx.caches.controlled_by::<Pod>(&uid).into_iter().map(Member::of_pod).collect(),
         group: ctx.caches.get(&Key::new(&namespace, names::pod_group(&key.name, &uid))),
         commands,
         claims: claims.filter(is_there).collect(),
         priorities: classes.chain([job.spec.priority_class_name.clone()]).filter_map(value).collect(),
         faults: faults(ctx, job),
+        refusal: None,
         has_lost_objects: objects::is_one_missing(ctx, job),
         is_forwarded: queue.is_some_and(|queue| !queue.spec.extend_clusters.is_empty()),
-    }
-}
-
-async fn record(ctx: &Ctx, job: &Job, status: JobStatus, news: Vec<News>) -> Result<Job, kube::Error> {
-    let written = write_status(ctx, job, status).await?;
-    for News { is_warning, reason, message } in news {
-        if is_warning {
-            ctx.events.warning(job, reason, message);
-        } else {
-            ctx.events.normal(job, reason, message);
-        }
-    }
-    Ok(written)
-}
-
-/// With the version that was looked at: what somebody else has written is never overwritten.
-async fn write_status(ctx: &Ctx, job: &Job, status: JobStatus) -> Result<Job, kube::Error> {
-    let jobs = write::api::<Job>(ctx, &job.namespace().unwrap_or_default());
-    let job = Job { status: Some(status), ..job.clone() };
-    match jobs.replace_status(&job.name_any(), &PostParams::default(), &job).await {
-        Ok(written) => {
-            ctx.caches.assume(written.clone());
-            Ok(written)
-        }
-        Err(error) => {
-            // A lost race is no news.
-            if !matches!(&error, kube::Error::Api(status) if matches!(status.code, 404 | 409)) {
-                ctx.events.warning(&job, news::JOB_STATUS_ERROR, write::text(&error));
-            }
-            Err(error)
-        }
     }
 }
 

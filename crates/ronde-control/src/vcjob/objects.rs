@@ -1,11 +1,6 @@
-//! Makes, corrects and deletes the objects that plugins ask for. What is somebody else's is never touched.
+//! Makes, corrects and deletes the objects that plugins ask for.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    marker::PhantomData,
-    sync::Arc,
-};
+use std::collections::BTreeMap;
 
 use k8s_openapi::{
     ByteString,
@@ -14,53 +9,15 @@ use k8s_openapi::{
         networking::v1::NetworkPolicy,
     },
 };
-use kube::{
-    Api, ResourceExt as _,
-    api::{DeleteParams, PostParams, Preconditions},
-    core::{Status, response::StatusSummary},
+use kube::{Api, ResourceExt as _, api::PostParams};
+use ronde_api::Job;
+use ronde_runtime::runner::Ctx;
+
+use super::plugins::{KeySecret, Object, Plugins, owned_meta, ssh};
+use crate::{
+    reconcile::objects::{api, delete, ensure, is_owned, names_of, note, taken, with_mark},
+    ssh_keys::{KeyPair, KeySource},
 };
-use rand::{rand_core::UnwrapErr, rngs::SysRng};
-use ronde_api::{Job, names};
-use ronde_runtime::{
-    pods::act::{self as write, Owner},
-    runner::Ctx,
-    watch::{Cached, Owned},
-};
-use serde::Serialize;
-
-use super::plugins::{
-    KeySecret, Object, Plugins,
-    keys::{self, KeyError, KeyPair},
-    owned_meta, ssh,
-};
-
-/// Where the keys of the `ssh` plugin come from.
-#[derive(Clone)]
-pub struct KeySource(Arc<dyn Fn() -> Result<KeyPair, KeyError> + Send + Sync>);
-
-impl KeySource {
-    pub fn new(make: impl Fn() -> Result<KeyPair, KeyError> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(make))
-    }
-
-    /// Returns the source that makes keys from the machine's randomness.
-    pub fn real() -> Self {
-        Self::new(|| keys::generate(&mut UnwrapErr(SysRng)))
-    }
-
-    /// Makes a key where it holds nobody up.
-    pub async fn make(&self) -> Result<KeyPair, kube::Error> {
-        let make = self.0.clone();
-        let made = tokio::task::spawn_blocking(move || make()).await;
-        made.map_err(|error| kube::Error::Service(error.into()))?.map_err(|error| kube::Error::Service(error.into()))
-    }
-}
-
-impl fmt::Debug for KeySource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeySource")
-    }
-}
 
 /// Makes or corrects objects.
 ///
@@ -90,76 +47,19 @@ pub async fn ensure_all(ctx: &Ctx, keys: &KeySource, job: &Job, objects: Vec<Obj
 pub async fn delete_all(ctx: &Ctx, job: &Job, objects: Vec<Object>) -> Result<(), kube::Error> {
     for object in objects {
         match object {
-            Object::ConfigMap(object) => delete::<ConfigMap>(ctx, job, &object.name_any()).await?,
-            Object::Service(object) => delete::<Service>(ctx, job, &object.name_any()).await?,
-            Object::NetworkPolicy(object) => delete::<NetworkPolicy>(ctx, job, &object.name_any()).await?,
-            Object::Keys(keys) => delete::<Secret>(ctx, job, &keys.name).await?,
+            Object::ConfigMap(object) => delete::<ConfigMap, _>(ctx, job, &object.name_any()).await?,
+            Object::Service(object) => delete::<Service, _>(ctx, job, &object.name_any()).await?,
+            Object::NetworkPolicy(object) => delete::<NetworkPolicy, _>(ctx, job, &object.name_any()).await?,
+            Object::Keys(keys) => delete::<Secret, _>(ctx, job, &keys.name).await?,
         }
     }
     Ok(())
 }
 
-/// Returns the API of the objects beside a job.
-pub fn api<K: Owner, J: Owner>(ctx: &Ctx, job: &J) -> Api<K> {
-    write::api(ctx, &job.namespace().unwrap_or_default())
-}
-
-/// Tells whether an object is a job's.
-pub fn is_owned<K: Owner, J: Owner>(job: &J, object: &K) -> bool {
-    object.owner_references().iter().any(|owner| job.meta().uid.as_ref() == Some(&owner.uid))
-}
-
-/// Makes an object, or corrects the one that is there if it is the job's.
-///
-/// # Errors
-/// If a write fails, or the name is taken by an object that is not the job's.
-pub async fn ensure<K, J>(ctx: &Ctx, job: &J, wanted: &K, correct: impl Fn(&K) -> Option<K>) -> Result<(), kube::Error>
-where
-    K: Owner + Serialize,
-    Owned<K>: Cached,
-    J: Owner,
-{
-    let objects: Api<K> = api(ctx, job);
-    let there = match objects.get_opt(&wanted.name_any()).await? {
-        None => objects.create(&PostParams::default(), wanted).await?,
-        Some(found) if !is_owned(job, &found) => return Err(taken::<K>(&found.name_any())),
-        Some(found) => match marked(&found, correct(&found)) {
-            Some(corrected) => objects.replace(&found.name_any(), &PostParams::default(), &corrected).await?,
-            None => found,
-        },
-    };
-    note(ctx, &there);
-    Ok(())
-}
-
-/// Returns an object with our mark, if it is to be written: it is corrected, or has no mark yet.
-fn marked<K: Owner>(found: &K, corrected: Option<K>) -> Option<K> {
-    let is_marked = found.labels().get(names::MANAGED_BY).is_some_and(|by| by == names::MANAGER);
-    let mut object = corrected.or_else(|| (!is_marked).then(|| found.clone()))?;
-    object.labels_mut().insert(names::MANAGED_BY.to_owned(), names::MANAGER.to_owned());
-    Some(object)
-}
-
-/// Lets the caches know at once that an object is there.
-pub fn note<K: Owner>(ctx: &Ctx, object: &K)
-where
-    Owned<K>: Cached,
-{
-    ctx.caches.assume(Owned::<K> { types: None, metadata: object.meta().clone(), _phantom: PhantomData });
-}
-
-/// Returns the names of the objects of a kind that a job has, as far as they carry our mark.
-pub fn names_of<K: Owner>(ctx: &Ctx, job_uid: &str) -> BTreeSet<String>
-where
-    Owned<K>: Cached,
-{
-    ctx.caches.controlled_by::<Owned<K>>(job_uid).iter().map(|object| object.name_any()).collect()
-}
-
 /// Tells whether one of the objects that plugins ask for is not there.
 pub fn is_one_missing(ctx: &Ctx, job: &Job) -> bool {
     let uid = job.uid().unwrap_or_default();
-    Plugins::of(job).objects().iter().any(|object| match object {
+    Plugins::of_job(job).objects().iter().any(|object| match object {
         Object::ConfigMap(object) => !names_of::<ConfigMap>(ctx, &uid).contains(&object.name_any()),
         Object::Service(object) => !names_of::<Service>(ctx, &uid).contains(&object.name_any()),
         Object::NetworkPolicy(object) => !names_of::<NetworkPolicy>(ctx, &uid).contains(&object.name_any()),
@@ -182,7 +82,7 @@ async fn ensure_keys(ctx: &Ctx, keys: &KeySource, job: &Job, wanted: &KeySecret)
             corrected.data.get_or_insert_default().insert(ssh::CONFIG.to_owned(), config);
             corrected
         });
-        let there = match marked(&found, corrected) {
+        let there = match with_mark(&found, corrected) {
             Some(corrected) => secrets.replace(&wanted.name, &PostParams::default(), &corrected).await?,
             None => found,
         };
@@ -212,35 +112,4 @@ fn secret(job: &Job, wanted: &KeySecret, pair: KeyPair) -> Secret {
         type_: Some("Opaque".to_owned()),
         ..Secret::default()
     }
-}
-
-async fn delete<K: Owner>(ctx: &Ctx, job: &Job, name: &str) -> Result<(), kube::Error> {
-    let objects: Api<K> = api(ctx, job);
-    let Some(found) = objects.get_opt(name).await?.filter(|found| is_owned(job, found)) else { return Ok(()) };
-    delete_only(&objects, &found).await
-}
-
-/// Deletes this very object, of a kind that is not watched.
-///
-/// # Errors
-/// If the API refuses, or another one has the name by now.
-pub async fn delete_only<K: Owner>(objects: &Api<K>, found: &K) -> Result<(), kube::Error> {
-    let only = Preconditions { uid: found.uid(), resource_version: None };
-    let params = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
-    match objects.delete(&found.name_any(), &params).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        other => other.map(drop),
-    }
-}
-
-/// Says that a name is taken; it may be free later, when an earlier job of the same name is all gone.
-pub fn taken<K: Owner>(name: &str) -> kube::Error {
-    let message = format!("{} {name} exists and does not belong to this job", K::kind(&()));
-    kube::Error::Api(Box::new(Status {
-        status: Some(StatusSummary::Failure),
-        message,
-        reason: "NameTaken".to_owned(),
-        code: 422,
-        ..Status::default()
-    }))
 }

@@ -7,11 +7,9 @@ use std::{
 
 use kube::ResourceExt as _;
 use ronde_api::{Command, Job, JobPhase, JobSpec, PodGroup, PodGroupPhase, TaskSpec};
+use ronde_runtime::pods::state::PodState;
 
-use super::{
-    member::{Member, State},
-    memory::Memory,
-};
+use super::{member::Member, memory::Memory};
 
 /// What 0 stands for where the API server has not filled it in.
 const MAX_RETRY: i32 = 3;
@@ -30,6 +28,8 @@ pub struct Observed<'a> {
     pub priorities: BTreeMap<String, i32>,
     /// What is wrong with a job that nothing was made for yet.
     pub faults: Vec<String>,
+    /// Why the API refuses to make something for the job.
+    pub refusal: Option<String>,
     /// One of the objects that its plugins have made is not there any more.
     pub has_lost_objects: bool,
     /// Its queue extends to other clusters.
@@ -57,7 +57,9 @@ impl Observed<'_> {
 
     /// Tells whether the pod of an index that has succeeded is kept, for its output, although the run is over.
     pub fn is_kept(&self, memory: &Memory, member: &Member) -> bool {
-        member.state == State::Succeeded && !self.is_surplus(member) && memory.has_succeeded(&member.task, member.index)
+        member.state == PodState::Succeeded
+            && !self.is_surplus(member)
+            && memory.has_succeeded(&member.task, member.index)
     }
 
     /// Tells whether the queue has let the job in, so that pods may be made.

@@ -7,10 +7,10 @@
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use ronde_api::{Action, Event, PodGroupPhase, TaskSpec};
-use ronde_runtime::pods::trouble;
+use ronde_runtime::pods::{state::PodState, trouble};
 
 use super::{
-    member::{Member, State},
+    member::Member,
     memory::{Memory, Occasion, Scope},
     observed::{Observed, is_past_group, max_retry},
 };
@@ -118,11 +118,13 @@ fn of_member(member: &Member) -> Option<Occurrence> {
         (Event::PodEvicted, None, disrupted.unwrap_or_else(|| format!("pod {name} was evicted or deleted")))
     } else {
         match member.state {
-            State::Failed => {
+            PodState::Failed => {
                 let message = disrupted.unwrap_or_else(|| failure(member));
                 (Event::PodFailed, Some(member.ended_at()), message)
             }
-            State::Pending => (Event::PodPending, Some(member.created_at()), format!("pod {name} waits for too long")),
+            PodState::Pending => {
+                (Event::PodPending, Some(member.created_at()), format!("pod {name} has been pending for too long"))
+            }
             _ => return None,
         }
     };
@@ -158,7 +160,7 @@ fn of_task(seen: &Observed<'_>, memory: &Memory, task: &TaskSpec) -> Vec<Occurre
     }
     let restarts = restarts(seen, memory, task);
     if restarts >= max_retry(task.max_retry) {
-        let message = format!("task {} has failed: its containers restarted {restarts} times", task.name);
+        let message = format!("task {} failed: number of container restarts: {restarts}", task.name);
         all.push(Occurrence::of_task(Event::TaskFailed, task, message));
     }
     all
@@ -171,7 +173,7 @@ fn is_completed(memory: &Memory, task: &TaskSpec) -> bool {
 fn restarts(seen: &Observed<'_>, memory: &Memory, task: &TaskSpec) -> i32 {
     let runs = |member: &&Member| {
         member.task == task.name
-            && matches!(member.state, State::Pending | State::Running)
+            && matches!(member.state, PodState::Pending | PodState::Running)
             && seen.is_present(memory, member)
     };
     seen.members.iter().filter(runs).map(Member::restarts).fold(0, i32::saturating_add)
@@ -180,7 +182,7 @@ fn restarts(seen: &Observed<'_>, memory: &Memory, task: &TaskSpec) -> i32 {
 fn of_group(seen: &Observed<'_>, memory: &Memory) -> Option<Occurrence> {
     let group = seen.group.as_ref().filter(|group| !is_past_group(memory, group))?;
     let is_unknown = group.phase() == Some(PodGroupPhase::Unknown);
-    is_unknown.then(|| Occurrence::of_job(Event::Unknown, "only a part of the pod group runs"))
+    is_unknown.then(|| Occurrence::of_job(Event::Unknown, "only part of the pod group is running"))
 }
 
 /// What left no other trace than its note.
@@ -202,7 +204,7 @@ pub fn is_over(seen: &Observed<'_>, memory: &Memory, occasion: &Occasion) -> boo
         Event::Unknown => of_group(seen, memory).is_none(),
         Event::PodEvicted => {
             let runs = |member: &Member| {
-                member.name == occasion.pod && matches!(member.state, State::Running | State::Succeeded)
+                member.name == occasion.pod && matches!(member.state, PodState::Running | PodState::Succeeded)
             };
             task.is_none() || seen.members.iter().any(runs)
         }

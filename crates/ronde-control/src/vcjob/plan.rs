@@ -18,16 +18,17 @@ use super::{
     plugins::Plugins,
     pod, volumes,
 };
+use crate::reconcile::GroupChange;
 
 /// What is to be done.
 #[derive(Debug, Clone, Default)]
-pub struct Plan {
+pub struct VcJobPlan {
     /// Commands that were carried out.
     pub forget: Vec<Arc<Command>>,
     /// Pods that need not be watched over any more: the status knows what became of them.
     pub release: Vec<Arc<Pod>>,
     pub kill: Vec<Arc<Pod>>,
-    pub group: GroupPlan,
+    pub group: GroupChange,
     pub claims: Vec<PersistentVolumeClaim>,
     pub objects: Objects,
     pub create: Vec<Pod>,
@@ -36,24 +37,18 @@ pub struct Plan {
 }
 
 #[cfg(test)]
-impl Plan {
+impl VcJobPlan {
     /// Returns how many writes it takes at most.
     pub fn writes(&self) -> usize {
-        let group = usize::from(self.group != GroupPlan::Leave);
+        let group = match self.group {
+            GroupChange::Leave => 0,
+            GroupChange::Recreate(..) => 2,
+            _ => 1,
+        };
         let objects = usize::from(self.objects != Objects::Leave);
         let pods = self.release.len() + self.kill.len() + self.create.len();
         self.forget.len() + pods + group + self.claims.len() + objects
     }
-}
-
-/// What is to be done with the group of a job.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub enum GroupPlan {
-    #[default]
-    Leave,
-    Create(Box<PodGroup>),
-    Replace(Box<PodGroup>),
-    Delete(Arc<PodGroup>),
 }
 
 /// What is to be done with the objects of plugins.
@@ -66,15 +61,15 @@ pub enum Objects {
 }
 
 /// Plans for a job in a phase.
-pub fn plan(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> Plan {
+pub fn plan(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> VcJobPlan {
     let members = || seen.members.iter();
     let pods = |is: &dyn Fn(&&Member) -> bool| members().filter(is).map(|member| member.pod.clone()).collect();
-    let mut plan = Plan {
+    let mut plan = VcJobPlan {
         forget: done_commands(seen, memory),
         release: pods(&|member| member.is_tracked() && is_known(seen, memory, phase, member)),
         kill: pods(&|member| !member.is_deleted() && is_to_go(seen, memory, phase, member)),
         group: group_plan(seen, memory, phase),
-        ..Plan::default()
+        ..VcJobPlan::default()
     };
     if is_final(phase) && memory.applied.is_some() {
         plan.objects = Objects::Delete;
@@ -102,24 +97,27 @@ fn is_to_go(seen: &Observed<'_>, memory: &Memory, phase: JobPhase, member: &Memb
     is_over || !is_live(phase) && !member.is_finished()
 }
 
-fn group_plan(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> GroupPlan {
+fn group_plan(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> GroupChange {
     let is_wanted = matches!(phase, JobPhase::Pending | JobPhase::Running);
     match &seen.group {
-        Some(group) if group.metadata.deletion_timestamp.is_some() => GroupPlan::Leave,
-        Some(group) if !is_live(phase) || is_past_group(memory, group) => GroupPlan::Delete(group.clone()),
+        Some(group) if group.metadata.deletion_timestamp.is_some() => GroupChange::Leave,
+        Some(group) if !is_live(phase) => GroupChange::Delete(group.clone()),
+        Some(group) if is_past_group(memory, group) => {
+            GroupChange::Recreate(group.clone(), Box::new(group::build(seen, memory)))
+        }
         Some(group) if is_wanted => {
             let spec = group::spec(seen, memory);
             let changed = || PodGroup { spec: spec.clone(), ..PodGroup::clone(group) };
-            if group.spec == spec { GroupPlan::Leave } else { GroupPlan::Replace(Box::new(changed())) }
+            if group.spec == spec { GroupChange::Leave } else { GroupChange::Replace(Box::new(changed())) }
         }
-        None if is_wanted => GroupPlan::Create(Box::new(group::build(seen, memory))),
-        _ => GroupPlan::Leave,
+        None if is_live(phase) => GroupChange::Create(Box::new(group::build(seen, memory))),
+        _ => GroupChange::Leave,
     }
 }
 
 /// Makes what is missing; pods only when the queue has let the job in.
-fn fill(seen: &Observed<'_>, memory: &Memory, plan: &mut Plan) {
-    let plugins = Plugins::of(seen.job);
+fn fill(seen: &Observed<'_>, memory: &Memory, plan: &mut VcJobPlan) {
+    let plugins = Plugins::of_job(seen.job);
     plan.claims = volumes::missing(seen);
     plan.create = missing_pods(seen, memory, &plugins);
     // Somebody may have deleted or changed what pods find each other by: it is looked at before new ones need it.

@@ -1,18 +1,20 @@
 //! Which phase follows from the pods of a job alone, and what it waits for. Pure.
 
 use ronde_api::{JobPhase, JobStatus, PodGroupConditionType, PodGroupPhase};
-use ronde_runtime::pods::trouble::{self, Trouble};
+use ronde_runtime::pods::{
+    state::PodState,
+    trouble::{self, Trouble},
+};
 
 use super::{
-    draft::Cause,
-    member::State,
+    events,
     memory::{Disrupted, Memory},
-    news,
     observed::{Observed, is_past_group},
     occurrence,
     plugins::Plugins,
     tally::Tally,
 };
+use crate::reconcile::{Cause, apply::FAILED_CREATE};
 
 /// Reasons of phases, which say nothing of what is wrong.
 const STARTED: &str = "Started";
@@ -50,7 +52,7 @@ pub fn next_phase(
 fn started(seen: &Observed<'_>, tally: &Tally) -> Cause {
     let (begun, replicas, least) =
         (tally.running + tally.succeeded + tally.failed, seen.replicas(), seen.spec().min_available);
-    Cause::new(STARTED, format!("{begun} of {replicas} pods have started, {least} are needed"))
+    Cause::new(STARTED, format!("{begun} of {replicas} pods started, {least} required"))
 }
 
 /// Returns what a job says of its phase when nothing is wrong any more; none if it says so already.
@@ -76,14 +78,14 @@ fn running(seen: &Observed<'_>, tally: &Tally) -> Option<(JobPhase, Cause)> {
     if let Some(wanted) = spec.min_success
         && succeeded >= wanted
     {
-        let message = format!("{succeeded} pods succeeded, {wanted} are enough");
+        let message = format!("{succeeded} pods succeeded, minSuccess is {wanted}");
         return Some((JobPhase::Completed, Cause::new("MinSuccessReached", message)));
     }
     if succeeded + tally.failed >= replicas {
         return Some(verdict(seen, tally));
     }
     let may_wait = replicas - spec.min_available;
-    let message = || format!("{} of {replicas} pods wait, {may_wait} may", tally.pending);
+    let message = || format!("{} of {replicas} pods are pending, at most {may_wait} may be", tally.pending);
     (tally.pending > may_wait).then(|| (JobPhase::Pending, Cause::new(PODS_PENDING, message())))
 }
 
@@ -93,20 +95,20 @@ fn verdict(seen: &Observed<'_>, tally: &Tally) -> (JobPhase, Cause) {
     let of_tasks: i32 = spec.tasks.iter().map(ronde_api::TaskSpec::min_available).sum();
     let short = spec.tasks.iter().find(|task| tally.succeeded_of(&task.name) < task.min_available());
     let failed = |reason: &str, message: String| {
-        let failed = seen.members.iter().find(|member| member.state == State::Failed && !seen.is_surplus(member));
+        let failed = seen.members.iter().find(|member| member.state == PodState::Failed && !seen.is_surplus(member));
         let why = failed.map(|member| format!("; {}", occurrence::failure(member))).unwrap_or_default();
         (JobPhase::Failed, Cause::new(reason, format!("{message}{why}")))
     };
     if let Some(task) = short.filter(|_| spec.min_available >= of_tasks) {
         let (has, needs) = (tally.succeeded_of(&task.name), task.min_available());
-        let message = format!("task {}: {has} of {} pods succeeded, {needs} are needed", task.name, task.replicas);
+        let message = format!("task {}: {has} of {} pods succeeded, {needs} required", task.name, task.replicas);
         return failed("TaskBelowMinAvailable", message);
     }
     if let Some(wanted) = spec.min_success {
-        let message = format!("{succeeded} of {} pods succeeded, {wanted} are needed", seen.replicas());
+        let message = format!("{succeeded} of {} pods succeeded, {wanted} required", seen.replicas());
         return failed("MinSuccessMissed", message);
     }
-    let message = format!("{succeeded} of {} pods succeeded, {} are needed", seen.replicas(), spec.min_available);
+    let message = format!("{succeeded} of {} pods succeeded, {} required", seen.replicas(), spec.min_available);
     if succeeded >= spec.min_available {
         (JobPhase::Completed, Cause::new("PodsSucceeded", message))
     } else {
@@ -116,8 +118,9 @@ fn verdict(seen: &Observed<'_>, tally: &Tally) -> (JobPhase, Cause) {
 
 /// Returns what keeps a job from running, or a part of it although it runs, as far as anything is known.
 pub fn obstacle(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> Option<Cause> {
-    let waits = if phase == JobPhase::Pending { wait(seen, memory) } else { None };
-    waits.or_else(|| trouble(seen, memory))
+    let refused = seen.refusal.as_ref().map(|why| Cause::new(FAILED_CREATE, why));
+    let waits = || if phase == JobPhase::Pending { wait(seen, memory) } else { None };
+    refused.or_else(waits).or_else(|| trouble(seen, memory))
 }
 
 /// Puts in front of an obstacle that pods were ended which had done nothing wrong.
@@ -125,7 +128,7 @@ pub fn with_disruption(obstacle: Option<Cause>, memory: &Memory) -> Option<Cause
     let Some(Disrupted { why, .. }) = &memory.disruption else { return obstacle };
     Some(match obstacle {
         Some(Cause { reason, message }) => Cause { reason, message: format!("{why}; {message}") },
-        None => Cause::new(news::DISRUPTED, why.clone()),
+        None => Cause::new(events::DISRUPTED, why.clone()),
     })
 }
 
@@ -141,16 +144,16 @@ fn trouble(seen: &Observed<'_>, memory: &Memory) -> Option<Cause> {
 fn wait(seen: &Observed<'_>, memory: &Memory) -> Option<Cause> {
     let missing = seen.missing_claims();
     if !missing.is_empty() {
-        let message = format!("waits for the PersistentVolumeClaim {}, which does not exist", missing.join(", "));
-        return Some(Cause::new(news::PVC_ERROR, message));
+        let message = format!("waiting for PersistentVolumeClaim {}, which does not exist", missing.join(", "));
+        return Some(Cause::new(events::PVC_ERROR, message));
     }
-    if let Some(obstacle) = Plugins::of(seen.job).obstacle() {
-        return Some(Cause::new(news::PLUGIN_ERROR, obstacle));
+    if let Some(obstacle) = Plugins::of_job(seen.job).obstacle() {
+        return Some(Cause::new(events::PLUGIN_ERROR, obstacle));
     }
     let group = seen.group.as_ref().filter(|group| !is_past_group(memory, group))?;
     let is_waiting = matches!(group.phase(), None | Some(PodGroupPhase::Pending | PodGroupPhase::Inqueue));
     let mut conditions = group.status.iter().flat_map(|status| &status.conditions);
     let is_why = |kind, status: &str| kind == PodGroupConditionType::Unschedulable && status == "True";
     let why = conditions.rfind(|condition| is_why(condition.type_, &condition.status))?;
-    is_waiting.then(|| Cause::new(news::POD_GROUP_PENDING, why.message.clone()))
+    is_waiting.then(|| Cause::new(events::POD_GROUP_PENDING, why.message.clone()))
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use ronde_api::{JobPhase, JobStatus, PodPhase, TaskStatus};
+use ronde_runtime::pods::state::PodState;
 
 use super::{
-    member::{Member, State},
+    member::Member,
     memory::Memory,
     observed::{Observed, is_final},
 };
@@ -25,10 +26,10 @@ pub struct Tally {
 
 impl Tally {
     /// Counts the pods of a job.
-    pub fn of(seen: &Observed<'_>, memory: &Memory) -> Self {
+    pub fn of_job(seen: &Observed<'_>, memory: &Memory) -> Self {
         let mut tally = Self::default();
         for task in &seen.spec().tasks {
-            tally.add(&task.name, State::Succeeded, memory.succeeded_of(&task.name));
+            tally.add(&task.name, PodState::Succeeded, memory.succeeded_of(&task.name));
         }
         for member in &seen.members {
             if let Some(state) = counted_as(seen, memory, member) {
@@ -48,17 +49,17 @@ impl Tally {
         status.and_then(|status| status.phase.get(&PodPhase::Succeeded)).copied().unwrap_or(0)
     }
 
-    fn add(&mut self, task: &str, state: State, number: i32) {
+    fn add(&mut self, task: &str, state: PodState, number: i32) {
         if number == 0 {
             return;
         }
         let (total, phase) = match state {
-            State::Pending => (&mut self.pending, PodPhase::Pending),
-            State::Running => (&mut self.running, PodPhase::Running),
-            State::Succeeded => (&mut self.succeeded, PodPhase::Succeeded),
-            State::Failed => (&mut self.failed, PodPhase::Failed),
-            State::Unknown => (&mut self.unknown, PodPhase::Unknown),
-            State::Terminating => {
+            PodState::Pending => (&mut self.pending, PodPhase::Pending),
+            PodState::Running => (&mut self.running, PodPhase::Running),
+            PodState::Succeeded => (&mut self.succeeded, PodPhase::Succeeded),
+            PodState::Failed => (&mut self.failed, PodPhase::Failed),
+            PodState::Unknown => (&mut self.unknown, PodPhase::Unknown),
+            PodState::Terminating => {
                 self.terminating += number;
                 return;
             }
@@ -88,10 +89,10 @@ impl Tally {
 }
 
 /// Successes are counted from the memory, which outlives their pods.
-fn counted_as(seen: &Observed<'_>, memory: &Memory, member: &Member) -> Option<State> {
+fn counted_as(seen: &Observed<'_>, memory: &Memory, member: &Member) -> Option<PodState> {
     let is_counted = member.has_succeeded() && memory.has_succeeded(&member.task, member.index);
     if is_counted && !seen.is_surplus(member) {
         return None;
     }
-    Some(if seen.is_present(memory, member) { member.state } else { State::Terminating })
+    Some(if seen.is_present(memory, member) { member.state } else { PodState::Terminating })
 }

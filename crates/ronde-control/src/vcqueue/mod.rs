@@ -17,13 +17,13 @@ use ronde_api::{
     Command, Job, PodGroup, PodGroupPhase, Queue, QueueState, TrainingJob, names, rules::occupants::in_queue,
 };
 use ronde_runtime::{
-    pods::act,
+    pods::apply,
     runner::{Controller, Ctx},
     watch::{Caches, Change, Key, Kinds},
 };
 use serde_json::{Value, json};
 
-use self::plan::{IN_USE, Seen, Step, plan};
+use self::plan::{IN_USE, ObservedQueue, QueueStep, plan};
 use crate::commands::{is_for, put_in_order};
 
 /// The controller of queues.
@@ -56,14 +56,14 @@ impl Controller for VcQueues {
         let queue = ctx.caches.get::<Queue>(key);
         let is_aimed = |command: &Arc<Command>| queue.as_ref().is_some_and(|queue| is_for(command, &**queue));
         let (commands, aimless): (Vec<_>, Vec<_>) = commands_for(&ctx.caches, key).into_iter().partition(is_aimed);
-        drop_aimless(ctx, key, &aimless).await?;
+        delete_orphaned_commands(ctx, key, &aimless).await?;
         let Some(queue) = queue else { return Ok(None) };
         let seen = observe(&ctx.caches, &queue, commands.first());
         for step in plan(&seen) {
-            take(ctx, &queue, &step).await?;
+            apply_step(ctx, &queue, &step).await?;
         }
         if let Some(command) = commands.first() {
-            act::remove(ctx, &**command).await?;
+            apply::remove(ctx, &**command).await?;
         }
         // The others have their turn with the next look.
         Ok((commands.len() > 1).then_some(SignedDuration::ZERO))
@@ -113,13 +113,13 @@ fn commands_for(caches: &Caches, key: &Key) -> Vec<Arc<Command>> {
 }
 
 /// Deletes commands for a queue that is not there. The server is asked: the caches may be of different times.
-async fn drop_aimless(ctx: &Ctx, key: &Key, commands: &[Arc<Command>]) -> Result<(), kube::Error> {
+async fn delete_orphaned_commands(ctx: &Ctx, key: &Key, commands: &[Arc<Command>]) -> Result<(), kube::Error> {
     if commands.is_empty() {
         return Ok(());
     }
     let queue = api(ctx).get_opt(&key.name).await?;
     for command in commands.iter().filter(|command| queue.as_ref().is_none_or(|queue| !is_for(command, queue))) {
-        act::remove(ctx, &**command).await?;
+        apply::remove(ctx, &**command).await?;
     }
     Ok(())
 }
@@ -133,12 +133,12 @@ fn state(queue: &Queue) -> QueueState {
     queue.status.as_ref().and_then(|status| status.state).unwrap_or(QueueState::Open)
 }
 
-fn observe<'a>(caches: &Caches, queue: &'a Queue, command: Option<&Arc<Command>>) -> Seen<'a> {
+fn observe<'a>(caches: &Caches, queue: &'a Queue, command: Option<&Arc<Command>>) -> ObservedQueue<'a> {
     let name = queue.name_any();
     let parent = caches.get::<Queue>(&Key::new("", &queue.spec.parent));
     let is_inside = |group: &Arc<PodGroup>| queue_of(group) == name && group.phase() != Some(PodGroupPhase::Completed);
     let is_deleted = queue.metadata.deletion_timestamp.is_some();
-    Seen {
+    ObservedQueue {
         queue,
         is_parent_open: parent.is_none_or(|parent| state(&parent) == QueueState::Open),
         occupants: if is_deleted { occupants(caches, &name) } else { Vec::new() },
@@ -147,22 +147,22 @@ fn observe<'a>(caches: &Caches, queue: &'a Queue, command: Option<&Arc<Command>>
     }
 }
 
-async fn take(ctx: &Ctx, queue: &Queue, step: &Step) -> Result<(), kube::Error> {
+async fn apply_step(ctx: &Ctx, queue: &Queue, step: &QueueStep) -> Result<(), kube::Error> {
     match step {
-        Step::Join(parent) => patch(ctx, queue, &json!({"spec": {"parent": parent}})).await,
-        Step::Mark(is_marked) => {
+        QueueStep::Join(parent) => patch(ctx, queue, &json!({"spec": {"parent": parent}})).await,
+        QueueStep::Mark(is_marked) => {
             let mark = is_marked.then_some("true");
             patch(ctx, queue, &json!({"metadata": {"annotations": {names::CLOSED_BY_PARENT: mark}}})).await
         }
-        Step::State(state) => {
+        QueueStep::State(state) => {
             let patch = Patch::Merge(json!({"status": {"state": state}}));
             let written = api(ctx).patch_status(&queue.name_any(), &PatchParams::default(), &patch).await?;
             ctx.caches.assume(written);
             Ok(())
         }
-        Step::Hold => set_finalizers(ctx, queue, |finalizers| finalizers.push(IN_USE.to_owned())).await,
-        Step::Release => set_finalizers(ctx, queue, |finalizers| finalizers.retain(|it| it != IN_USE)).await,
-        Step::Warn { reason, message } => {
+        QueueStep::Hold => set_finalizers(ctx, queue, |finalizers| finalizers.push(IN_USE.to_owned())).await,
+        QueueStep::Release => set_finalizers(ctx, queue, |finalizers| finalizers.retain(|it| it != IN_USE)).await,
+        QueueStep::Warn { reason, message } => {
             ctx.events.warning(queue, reason, message);
             Ok(())
         }

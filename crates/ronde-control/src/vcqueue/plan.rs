@@ -8,7 +8,7 @@ use ronde_api::{Action, Queue, QueueState, names, rules};
 
 /// A queue and what counts for it.
 #[derive(Debug, Clone)]
-pub struct Seen<'a> {
+pub struct ObservedQueue<'a> {
     pub queue: &'a Queue,
     pub is_parent_open: bool,
     /// Whether a group is in it that has not ended.
@@ -21,7 +21,7 @@ pub struct Seen<'a> {
 
 /// Something to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum QueueStep {
     /// To be a part of this queue.
     Join(&'static str),
     /// To remember whether it was closed because its parent was.
@@ -41,11 +41,11 @@ pub enum Step {
 pub const IN_USE: &str = "ronde.dev/queue-in-use";
 
 /// Plans the steps for a queue, in their order.
-pub fn plan(seen: &Seen<'_>) -> Vec<Step> {
+pub fn plan(seen: &ObservedQueue<'_>) -> Vec<QueueStep> {
     let mut steps = Vec::new();
     let is_root = seen.queue.name_any() == names::ROOT_QUEUE;
     if !is_root && seen.queue.spec.parent.is_empty() {
-        steps.push(Step::Join(names::ROOT_QUEUE));
+        steps.push(QueueStep::Join(names::ROOT_QUEUE));
     }
     let stored = seen.queue.status.as_ref().and_then(|status| status.state);
     let was = stored.unwrap_or(QueueState::Open);
@@ -55,18 +55,18 @@ pub fn plan(seen: &Seen<'_>) -> Vec<Step> {
         Asked::Nothing => {}
         Asked::Open => (is_open, is_marked) = (true, false),
         Asked::Close => (is_open, is_marked) = (false, false),
-        Asked::Wrong(message) => steps.push(Step::Warn { reason: "CommandIssued", message }),
+        Asked::Wrong(message) => steps.push(QueueStep::Warn { reason: "CommandIssued", message }),
     }
     if stored.is_none() {
         let warnings = rules::queue::warnings(seen.queue).into_iter();
-        steps.extend(warnings.map(|message| Step::Warn { reason: "QueueWarning", message }));
+        steps.extend(warnings.map(|message| QueueStep::Warn { reason: "QueueWarning", message }));
     }
     let is_deleted = seen.queue.metadata.deletion_timestamp.is_some();
     let is_held = seen.queue.finalizers().iter().any(|finalizer| finalizer == IN_USE);
     if is_deleted {
         is_open = false;
     } else if seen.has_groups && !is_held {
-        steps.push(Step::Hold);
+        steps.push(QueueStep::Hold);
     }
     if seen.is_parent_open && is_marked {
         (is_open, is_marked) = (true, false);
@@ -75,8 +75,8 @@ pub fn plan(seen: &Seen<'_>) -> Vec<Step> {
     }
     let closed = if seen.has_groups { QueueState::Closing } else { QueueState::Closed };
     let now = if is_open { QueueState::Open } else { closed };
-    let mark = (is_marked != was_marked).then_some(Step::Mark(is_marked));
-    let state = (stored != Some(now)).then_some(Step::State(now));
+    let mark = (is_marked != was_marked).then_some(QueueStep::Mark(is_marked));
+    let state = (stored != Some(now)).then_some(QueueStep::State(now));
     // The mark is there for as long as the queue may be closed because of its parent, never shorter.
     if is_marked {
         steps.extend(mark.into_iter().chain(state));
@@ -86,8 +86,8 @@ pub fn plan(seen: &Seen<'_>) -> Vec<Step> {
     if is_deleted && is_held {
         let message = rules::occupants::describe(&seen.occupants);
         let in_use =
-            |message| Step::Warn { reason: "QueueInUse", message: format!("cannot be deleted yet: {message}") };
-        steps.push(message.map_or(Step::Release, in_use));
+            |message| QueueStep::Warn { reason: "QueueInUse", message: format!("cannot be deleted yet: {message}") };
+        steps.push(message.map_or(QueueStep::Release, in_use));
     }
     steps
 }
@@ -99,7 +99,7 @@ enum Asked {
     Wrong(String),
 }
 
-fn asked(seen: &Seen<'_>, is_root: bool) -> Asked {
+fn asked(seen: &ObservedQueue<'_>, is_root: bool) -> Asked {
     let Some(command) = &seen.command else { return Asked::Nothing };
     match command.parse() {
         Ok(Action::OpenQueue) if !seen.is_parent_open => {
@@ -108,6 +108,6 @@ fn asked(seen: &Seen<'_>, is_root: bool) -> Asked {
         Ok(Action::OpenQueue) => Asked::Open,
         Ok(Action::CloseQueue) if is_root => Asked::Wrong("the root queue cannot be closed".to_owned()),
         Ok(Action::CloseQueue) => Asked::Close,
-        _ => Asked::Wrong(format!("command {command} is not for queues")),
+        _ => Asked::Wrong(format!("command {command} does not apply to queues")),
     }
 }

@@ -5,7 +5,7 @@ use ronde_api::Queue;
 use ronde_sim::pods::at;
 use serde_json::{Value, json};
 
-use super::plan::{Seen, Step, plan};
+use super::plan::{ObservedQueue, QueueStep, plan};
 
 /// A queue that has been used.
 fn queue(name: &str, state: Option<&str>, is_marked: bool) -> Queue {
@@ -23,7 +23,7 @@ fn queue(name: &str, state: Option<&str>, is_marked: bool) -> Queue {
 /// What is around a queue: `parent-closed`, `groups`, a command.
 fn check(what: &str, queue: &Queue, around: &str, expected: &str) {
     let words: Vec<&str> = around.split_whitespace().collect();
-    let seen = Seen {
+    let seen = ObservedQueue {
         queue,
         is_parent_open: !words.contains(&"parent-closed"),
         has_groups: words.contains(&"groups"),
@@ -33,12 +33,12 @@ fn check(what: &str, queue: &Queue, around: &str, expected: &str) {
     let shown: Vec<String> = plan(&seen)
         .iter()
         .map(|step| match step {
-            Step::Join(parent) => format!("joins {parent}"),
-            Step::Mark(is_marked) => format!("marked {is_marked}"),
-            Step::State(state) => state.to_string(),
-            Step::Hold => "held".to_owned(),
-            Step::Release => "released".to_owned(),
-            Step::Warn { message, .. } => message.clone(),
+            QueueStep::Join(parent) => format!("joins {parent}"),
+            QueueStep::Mark(is_marked) => format!("marked {is_marked}"),
+            QueueStep::State(state) => state.to_string(),
+            QueueStep::Hold => "held".to_owned(),
+            QueueStep::Release => "released".to_owned(),
+            QueueStep::Warn { message, .. } => message.clone(),
         })
         .collect();
     assert_eq!(shown.join(", "), expected, "{what}");
@@ -64,7 +64,7 @@ fn commands_open_and_close() {
     check("open", &closed, "OpenQueue", "Open");
     check("open one that is closing", &closing, "groups OpenQueue", "Open");
     check("the root stays open", &queue("root", Some("Open"), false), "CloseQueue", "the root queue cannot be closed");
-    check("what is not for queues", &open, "SyncQueue", "command SyncQueue is not for queues");
+    check("what does not apply to queues", &open, "SyncQueue", "command SyncQueue does not apply to queues");
 }
 
 #[test]

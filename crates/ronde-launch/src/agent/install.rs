@@ -21,6 +21,19 @@ pub fn install(program: &Path, folder: &Path) -> io::Result<()> {
     let copy = folder.join(format!(".{PROGRAM}.{}", std::process::id()));
     fs::copy(program, &copy)?;
     fs::rename(&copy, folder.join(PROGRAM))?;
+    link_names(folder)
+}
+
+/// Installs a program in a new folder, without a copy where the folder is on the same disk.
+pub fn install_link(program: &Path, folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    if fs::hard_link(program, folder.join(PROGRAM)).is_err() {
+        return install(program, folder);
+    }
+    link_names(folder)
+}
+
+fn link_names(folder: &Path) -> io::Result<()> {
     for (part, name) in LINKS {
         let part = folder.join(part);
         fs::create_dir_all(&part)?;
@@ -39,9 +52,19 @@ pub fn folder_of(program: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
     use super::*;
+
+    #[test]
+    fn a_program_on_the_same_disk_is_not_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, target) = (folder.path().join("source"), folder.path().join("opt/kube"));
+        fs::write(&source, "one").unwrap();
+        install_link(&source, &target).unwrap();
+        assert_eq!(fs::metadata(&source).unwrap().ino(), fs::metadata(target.join("bin/ssh")).unwrap().ino());
+        assert_eq!(folder_of(&target.join("ronde")), Some(target));
+    }
 
     #[test]
     fn an_installed_program_is_found_by_all_its_names_and_can_be_replaced() {

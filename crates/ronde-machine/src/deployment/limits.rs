@@ -15,7 +15,7 @@ pub struct Limits {
 
 impl Limits {
     /// Returns the limits of a deployment; one that recreates its pods has neither surge nor slack.
-    pub fn of(deployment: &Deployment) -> Self {
+    pub fn of_deployment(deployment: &Deployment) -> Self {
         let spec = deployment.spec.as_ref();
         let replicas = spec.and_then(|spec| spec.replicas).unwrap_or(1);
         let strategy = spec.and_then(|spec| spec.strategy.as_ref());

@@ -22,7 +22,7 @@ use kube::{
 };
 use ronde_runtime::{
     pods::{
-        act::{self, Wants},
+        apply::{self, Wants},
         controller_of, owners_of_change, selects,
     },
     runner::{Controller, Ctx},
@@ -32,7 +32,7 @@ use serde_json::json;
 
 use self::{
     limits::replicas,
-    plan::{Observed, Plan, Step},
+    plan::{Observed, RolloutPlan, RolloutStep},
     status::{Reporter, reason},
     template::REVISION,
 };
@@ -66,7 +66,7 @@ impl Controller for Deployments {
         // 1. observe
         let observed = observe(ctx, &deployment).await?;
         // 2. decide
-        let Plan { steps, status, revision, look_again } = plan::plan(&observed, ctx.clock.now());
+        let RolloutPlan { steps, status, revision, look_again } = plan::plan(&observed, ctx.clock.now());
         // 3. act
         for step in &steps {
             apply(ctx, &deployment, step).await?;
@@ -87,23 +87,23 @@ async fn observe<'a>(ctx: &Ctx, deployment: &'a Deployment) -> Result<Observed<'
     let selector = deployment.spec.as_ref().map(|spec| &spec.selector);
     let is_selected = |set: &ReplicaSet| selector.is_some_and(|selector| selects(selector, set.labels()));
     let wants = Wants { selects: &is_selected, finalizer: None };
-    let candidates = act::candidates(ctx, deployment);
-    let sets = act::claim_all(ctx, deployment, candidates, wants).await?;
+    let candidates = apply::candidates(ctx, deployment);
+    let sets = apply::claim_all(ctx, deployment, candidates, wants).await?;
     let pods = sets.iter().flat_map(|set| ctx.caches.controlled_by::<Pod>(&set.uid().unwrap_or_default())).collect();
     Ok(Observed { deployment, sets, pods })
 }
 
-async fn apply(ctx: &Ctx, deployment: &Deployment, step: &Step) -> Result<(), kube::Error> {
+async fn apply(ctx: &Ctx, deployment: &Deployment, step: &RolloutStep) -> Result<(), kube::Error> {
     match step {
-        Step::Create(set) => create(ctx, deployment, set).await,
-        Step::Update(set, from) => {
-            let sets = act::api::<ReplicaSet>(ctx, &set.namespace().unwrap_or_default());
+        RolloutStep::Create(set) => create(ctx, deployment, set).await,
+        RolloutStep::Update(set, from) => {
+            let sets = apply::api::<ReplicaSet>(ctx, &set.namespace().unwrap_or_default());
             // With the version that was looked at: whoever was faster is looked at first.
             ctx.caches.assume(sets.replace(&set.name_any(), &PostParams::default(), set).await?);
             tell_scaled(ctx, deployment, set, *from);
             Ok(())
         }
-        Step::Delete(set) => act::remove(ctx, &**set).await.map(drop),
+        RolloutStep::Delete(set) => apply::remove(ctx, &**set).await.map(drop),
     }
 }
 
@@ -118,14 +118,14 @@ fn tell_scaled(ctx: &Ctx, deployment: &Deployment, set: &ReplicaSet, from: i32) 
 }
 
 async fn create(ctx: &Ctx, deployment: &Deployment, set: &ReplicaSet) -> Result<(), kube::Error> {
-    let sets = act::api::<ReplicaSet>(ctx, &set.namespace().unwrap_or_default());
+    let sets = apply::api::<ReplicaSet>(ctx, &set.namespace().unwrap_or_default());
     match sets.create(&PostParams::default(), set).await {
         Ok(made) => {
             tell_scaled(ctx, deployment, &made, 0);
             ctx.caches.assume(made);
             Ok(())
         }
-        Err(error) if act::is_taken(&error) => {
+        Err(error) if apply::is_taken(&error) => {
             let other = sets.get(&set.name_any()).await?;
             let is_own = controller_of(&other.metadata).map(|owner| &owner.uid) == deployment.metadata.uid.as_ref();
             if !is_own || !template::has_template(deployment, &other) {
@@ -136,7 +136,7 @@ async fn create(ctx: &Ctx, deployment: &Deployment, set: &ReplicaSet) -> Result<
             Err(error)
         }
         Err(error) => {
-            let text = format!("Failed to create new replica set {:?}: {}", set.name_any(), act::text(&error));
+            let text = format!("Failed to create new replica set {:?}: {}", set.name_any(), apply::text(&error));
             ctx.events.warning(deployment, reason::CREATE_ERROR, text.clone());
             let mut reporter = Reporter::new(deployment, ctx.clock.now());
             reporter.note_create_error(&text);
@@ -153,7 +153,7 @@ async fn count_collision(ctx: &Ctx, deployment: &Deployment) -> Result<(), kube:
     let before = deployment.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
     let meta = json!({"resourceVersion": deployment.metadata.resource_version});
     let patch = Patch::Merge(json!({"metadata": meta, "status": {"collisionCount": before + 1}}));
-    let deployments = act::api::<Deployment>(ctx, &deployment.namespace().unwrap_or_default());
+    let deployments = apply::api::<Deployment>(ctx, &deployment.namespace().unwrap_or_default());
     let patched = deployments.patch_status(&deployment.name_any(), &PatchParams::default(), &patch).await?;
     ctx.caches.assume(patched);
     Ok(())
@@ -174,7 +174,7 @@ async fn write_status(
     if let Some(revision) = revision {
         deployment.annotations_mut().insert(REVISION.to_owned(), revision);
     }
-    let deployments = act::api::<Deployment>(ctx, &deployment.namespace().unwrap_or_default());
+    let deployments = apply::api::<Deployment>(ctx, &deployment.namespace().unwrap_or_default());
     let name = deployment.name_any();
     ctx.caches.assume(deployments.replace_status(&name, &PostParams::default(), &deployment).await?);
     Ok(())

@@ -31,8 +31,8 @@ pub struct Observed<'a> {
 
 /// What is to be done, in this order; then the status is written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
-    pub steps: Vec<Step>,
+pub struct RolloutPlan {
+    pub steps: Vec<RolloutStep>,
     pub status: DeploymentStatus,
     /// The revision that the deployment is at.
     pub revision: Option<String>,
@@ -41,14 +41,14 @@ pub struct Plan {
 
 /// A write to a replica set.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum RolloutStep {
     Create(Box<ReplicaSet>),
     /// With the number of replicas before.
     Update(Box<ReplicaSet>, i32),
     Delete(Box<ReplicaSet>),
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for RolloutStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Create(set) => write!(f, "create {} with {}", set.name_any(), replicas(set)),
@@ -60,7 +60,7 @@ impl fmt::Display for Step {
 }
 
 /// Decides what a deployment does next.
-pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
+pub fn plan(observed: &Observed<'_>, now: Timestamp) -> RolloutPlan {
     let deployment = observed.deployment;
     let mut rollout = Rollout::new(observed, now);
     if deployment.metadata.deletion_timestamp.is_some() {
@@ -93,7 +93,7 @@ struct Rollout<'a> {
     new: Option<ReplicaSet>,
     /// Oldest first.
     old: Vec<ReplicaSet>,
-    deleted: Vec<Step>,
+    deleted: Vec<RolloutStep>,
     reporter: Reporter<'a>,
     now: Timestamp,
 }
@@ -103,7 +103,7 @@ impl<'a> Rollout<'a> {
         let deployment = observed.deployment;
         let (new, old) = template::split(deployment, &observed.sets);
         let reporter = Reporter::new(deployment, now);
-        let limits = Limits::of(deployment);
+        let limits = Limits::of_deployment(deployment);
         Self { observed, deployment, limits, new, old, deleted: Vec::new(), reporter, now }
     }
 
@@ -251,26 +251,26 @@ impl<'a> Rollout<'a> {
             actual_replicas(set) == 0 && replicas(set) == 0 && observed >= set.metadata.generation
         };
         let doomed = sets.iter().take(surplus).filter(is_idle);
-        self.deleted = doomed.map(|set| Step::Delete(Box::new(ReplicaSet::clone(set)))).collect();
+        self.deleted = doomed.map(|set| RolloutStep::Delete(Box::new(ReplicaSet::clone(set)))).collect();
     }
 
-    fn finish(self, report: fn(Reporter<'a>, Option<&ReplicaSet>, &[ReplicaSet]) -> DeploymentStatus) -> Plan {
+    fn finish(self, report: fn(Reporter<'a>, Option<&ReplicaSet>, &[ReplicaSet]) -> DeploymentStatus) -> RolloutPlan {
         // New pods first: if they cannot be had, the old ones stay.
-        let mut steps: Vec<Step> = self.new.iter().chain(&self.old).filter_map(|set| self.step(set)).collect();
+        let mut steps: Vec<RolloutStep> = self.new.iter().chain(&self.old).filter_map(|set| self.step(set)).collect();
         steps.extend(self.deleted);
         let status = report(self.reporter, self.new.as_ref(), &self.old);
         let look_again = status::look_again(self.deployment, &status, self.now);
         let revision = self.new.as_ref().and_then(|new| new.annotations().get(REVISION).cloned());
-        Plan { steps, status, revision, look_again }
+        RolloutPlan { steps, status, revision, look_again }
     }
 
     /// Returns the write that makes a set what it has become.
-    fn step(&self, set: &ReplicaSet) -> Option<Step> {
+    fn step(&self, set: &ReplicaSet) -> Option<RolloutStep> {
         let before = self.observed.sets.iter().find(|before| before.metadata.uid == set.metadata.uid);
         match before {
-            None => Some(Step::Create(Box::new(set.clone()))),
+            None => Some(RolloutStep::Create(Box::new(set.clone()))),
             Some(before) if **before == *set => None,
-            Some(before) => Some(Step::Update(Box::new(set.clone()), replicas(before))),
+            Some(before) => Some(RolloutStep::Update(Box::new(set.clone()), replicas(before))),
         }
     }
 }

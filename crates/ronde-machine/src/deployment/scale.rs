@@ -15,7 +15,7 @@ use super::{
 
 /// Returns the sizes that replica sets get, by name; a set that is not named keeps its own.
 pub fn sizes(deployment: &Deployment, new: Option<&ReplicaSet>, old: &[ReplicaSet]) -> BTreeMap<String, i32> {
-    let limits = Limits::of(deployment);
+    let limits = Limits::of_deployment(deployment);
     let mut active: Vec<&ReplicaSet> = old.iter().chain(new).filter(|set| replicas(set) > 0).collect();
     if active.len() <= 1 {
         let only = active.first().copied().or(new).or(old.last());

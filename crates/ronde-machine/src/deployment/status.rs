@@ -9,10 +9,11 @@ use kube::ResourceExt as _;
 use ronde_runtime::pods::{self, count};
 
 use super::limits::{Limits, replicas};
-use crate::replicaset::plan::REPLICA_FAILURE;
 
 pub const AVAILABLE: &str = "Available";
 pub const PROGRESSING: &str = "Progressing";
+/// The condition of a set that cannot make or delete its pods, which its deployment repeats.
+const REPLICA_FAILURE: &str = "ReplicaFailure";
 /// The reasons of the condition `Progressing`.
 pub mod reason {
     pub const CREATED: &str = "NewReplicaSetCreated";
@@ -128,7 +129,7 @@ impl<'a> Reporter<'a> {
         let sets = || old.iter().chain(new);
         let sum = |field: &dyn Fn(&ReplicaSet) -> i32| sets().map(field).sum::<i32>();
         let available = sum(&available_replicas);
-        let limits = Limits::of(self.deployment);
+        let limits = Limits::of_deployment(self.deployment);
         if available >= limits.least_available() {
             let text = "Deployment has minimum availability.";
             self.set(AVAILABLE, "True", "MinimumReplicasAvailable", text.to_owned());
@@ -206,7 +207,7 @@ impl<'a> Reporter<'a> {
 
 /// Tells whether all replicas are of the current template, and available, and there are no others.
 pub fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
-    let wanted = Limits::of(deployment).replicas;
+    let wanted = Limits::of_deployment(deployment).replicas;
     let is_wanted = |number: Option<i32>| number.unwrap_or(0) == wanted;
     is_wanted(status.updated_replicas)
         && is_wanted(status.replicas)

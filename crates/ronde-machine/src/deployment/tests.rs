@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     limits::{Limits, replicas},
-    plan::{Observed, Plan, Step, plan},
+    plan::{Observed, RolloutPlan, RolloutStep, plan},
     status::{AVAILABLE, PROGRESSING},
     template,
 };
@@ -65,11 +65,11 @@ fn sets(owner: &Deployment, text: &str, desired: i32) -> Vec<Arc<ReplicaSet>> {
     parts.map(|(part, age)| Arc::new(set(owner, part, desired, age))).collect()
 }
 
-fn shown(plan: &Plan) -> String {
+fn shown(plan: &RolloutPlan) -> String {
     let mut shown = String::new();
     for step in plan.steps.iter().filter(|step| !step.to_string().starts_with("annotate")) {
         let text = match step {
-            Step::Create(set) => format!("create {}", replicas(set)),
+            RolloutStep::Create(set) => format!("create {}", replicas(set)),
             other => other.to_string(),
         };
         write!(shown, "{text}; ").expect("a string takes everything");
@@ -139,7 +139,7 @@ fn a_new_size_is_shared_by_all_sets() {
 #[test]
 fn limits_follow_the_strategy() {
     fn check(name: &str, replicas: i32, strategy: Value, expected: (i32, i32)) {
-        let limits = Limits::of(&deployment(replicas, json!({"strategy": strategy})));
+        let limits = Limits::of_deployment(&deployment(replicas, json!({"strategy": strategy})));
         assert_eq!((limits.most(), limits.least_available()), expected, "{name}");
     }
     let rolling = |surge: Value, slack: Value| json!({"rollingUpdate": {"maxSurge": surge, "maxUnavailable": slack}});
@@ -160,7 +160,7 @@ fn condition(status: &DeploymentStatus, kind: &str) -> String {
 fn statuses(owner: &mut Deployment, rounds: &[(&str, i64)]) -> Vec<String> {
     let mut seen = Vec::new();
     for (text, seconds) in rounds {
-        let sets = sets(owner, text, Limits::of(owner).replicas);
+        let sets = sets(owner, text, Limits::of_deployment(owner).replicas);
         let plan = plan(&Observed { deployment: owner, sets, pods: Vec::new() }, at(*seconds));
         seen.push(condition(&plan.status, PROGRESSING));
         owner.status = Some(plan.status);
@@ -240,7 +240,7 @@ fn revisions_go_up_and_remember() {
     let plan =
         plan(&Observed { deployment: &owner, sets: sets(&owner, "new:0/0 b:0/0 c:3/3", 3), pods: Vec::new() }, at(0));
     assert_eq!(plan.revision.as_deref(), Some("4"));
-    let Some(Step::Update(set, _)) = plan.steps.iter().find(|step| step.to_string().contains("new")) else {
+    let Some(RolloutStep::Update(set, _)) = plan.steps.iter().find(|step| step.to_string().contains("new")) else {
         panic!("the set is annotated: {plan:?}");
     };
     assert_eq!(set.annotations()[template::REVISION_HISTORY], "1");
@@ -261,16 +261,16 @@ fn carry_out(owner: &Deployment, sets: &mut Vec<Arc<ReplicaSet>>, now: Timestamp
     let observed = Observed { deployment: owner, sets: sets.clone(), pods: Vec::new() };
     for step in plan(&observed, now).steps {
         match step {
-            Step::Create(mut set) => {
+            RolloutStep::Create(mut set) => {
                 set.metadata.uid = set.metadata.name.clone();
                 set.metadata.creation_timestamp = Some(ronde_runtime::pods::time(now));
                 sets.push(Arc::new(*set));
             }
-            Step::Update(set, _) => {
+            RolloutStep::Update(set, _) => {
                 let known = sets.iter_mut().find(|known| known.metadata.uid == set.metadata.uid).expect("it is there");
                 *known = Arc::new(*set);
             }
-            Step::Delete(set) => sets.retain(|known| known.metadata.uid != set.metadata.uid),
+            RolloutStep::Delete(set) => sets.retain(|known| known.metadata.uid != set.metadata.uid),
         }
     }
     for set in sets {
@@ -296,7 +296,7 @@ proptest! {
     ) {
         let owner = deployment(size, json!({"strategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": slack}}}));
         let mut sets = sets(&owner, &format!("old:{size}/{size}"), size);
-        let limits = Limits::of(&owner);
+        let limits = Limits::of_deployment(&owner);
         for round in 0..90 {
             let ready = u8::from(pace[round % pace.len()] || round % 4 == 0);
             carry_out(&owner, &mut sets, at(i64::try_from(round).expect("small")), ready);

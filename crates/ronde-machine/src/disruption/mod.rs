@@ -22,7 +22,7 @@ use k8s_openapi::{
 use kube::{ResourceExt as _, api::PostParams};
 
 use ronde_runtime::{
-    pods::{act, controller_of, selects},
+    pods::{apply, controller_of, selects},
     runner::{Controller, Ctx},
     watch::{Caches, Change, Key, Kinds},
 };
@@ -100,7 +100,7 @@ fn scale(caches: &Caches, namespace: &str, owner: &OwnerReference) -> Option<(St
     (uid == owner.uid).then(|| (uid, replicas.unwrap_or(1)))
 }
 
-fn report(ctx: &Ctx, budget: &Arc<PodDisruptionBudget>, plan: &plan::Plan) {
+fn report(ctx: &Ctx, budget: &Arc<PodDisruptionBudget>, plan: &plan::BudgetPlan) {
     if plan.unmanaged > 0 {
         ctx.events.warning(
             &**budget,
@@ -120,7 +120,7 @@ async fn write(ctx: &Ctx, budget: &PodDisruptionBudget, status: PodDisruptionBud
     if budget.status.as_ref() == Some(&status) {
         return Ok(());
     }
-    let budgets = act::api::<PodDisruptionBudget>(ctx, &budget.namespace().unwrap_or_default());
+    let budgets = apply::api::<PodDisruptionBudget>(ctx, &budget.namespace().unwrap_or_default());
     let budget = PodDisruptionBudget { status: Some(status), ..budget.clone() };
     ctx.caches.assume(budgets.replace_status(&budget.name_any(), &PostParams::default(), &budget).await?);
     Ok(())

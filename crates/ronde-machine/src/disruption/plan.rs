@@ -22,7 +22,7 @@ const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 
 /// What a budget comes to.
 #[derive(Debug, PartialEq)]
-pub struct Plan {
+pub struct BudgetPlan {
     pub status: PodDisruptionBudgetStatus,
     /// Pods whose eviction was allowed and did not happen.
     pub not_deleted: Vec<Arc<Pod>>,
@@ -53,7 +53,7 @@ pub fn plan(
     pods: &[Arc<Pod>],
     scale: Scale<'_>,
     now: Timestamp,
-) -> Result<Plan, Unknown> {
+) -> Result<BudgetPlan, Unknown> {
     let expected = expected(budget, pods, scale)?;
     let Disrupted { pending, not_deleted, look_again } = disrupted(budget, pods, now);
     let healthy =
@@ -72,7 +72,7 @@ pub fn plan(
         conditions: budget.status.as_ref().and_then(|status| status.conditions.clone()),
     };
     set_condition(&mut status, disruptions_allowed > 0, (reason, ""), now);
-    Ok(Plan { status, not_deleted, unmanaged: expected.unmanaged, look_again })
+    Ok(BudgetPlan { status, not_deleted, unmanaged: expected.unmanaged, look_again })
 }
 
 /// Returns the status of a budget that cannot be computed: nothing may be evicted.

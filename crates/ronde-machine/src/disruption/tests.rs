@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 
-use super::plan::{Plan, Unknown, failed, plan};
+use super::plan::{BudgetPlan, Unknown, failed, plan};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
@@ -42,7 +42,7 @@ fn budget(spec: Value, disrupted: Value) -> PodDisruptionBudget {
     .unwrap()
 }
 
-fn planned(spec: Value, text: &str, disrupted: Value) -> Result<Plan, Unknown> {
+fn planned(spec: Value, text: &str, disrupted: Value) -> Result<BudgetPlan, Unknown> {
     let scale = |owner: &OwnerReference| Some((owner.uid.clone(), owner.name.parse().ok()?));
     plan(&budget(spec, disrupted), &pods(text), &scale, at(0))
 }

@@ -17,7 +17,7 @@ use k8s_openapi::api::{
 };
 use kube::{ResourceExt as _, api::PostParams};
 use ronde_runtime::{
-    pods::act,
+    pods::apply,
     runner::{Controller, Ctx},
     watch::{Caches, Change, Key, Kinds},
 };
@@ -88,13 +88,13 @@ fn own_slices(ctx: &Ctx, service: &Service) -> Vec<Arc<EndpointSlice>> {
 
 async fn remove_left_over(ctx: &Ctx, endpoints: Option<Arc<Endpoints>>) -> Result<(), kube::Error> {
     match endpoints.filter(|endpoints| endpoints.labels().contains_key(plan::ENDPOINTS_MANAGED_BY)) {
-        Some(endpoints) => act::remove(ctx, &*endpoints).await.map(drop),
+        Some(endpoints) => apply::remove(ctx, &*endpoints).await.map(drop),
         None => Ok(()),
     }
 }
 
 async fn write_endpoints(ctx: &Ctx, wanted: Endpoints) -> Result<(), kube::Error> {
-    let api = act::api::<Endpoints>(ctx, &wanted.namespace().unwrap_or_default());
+    let api = apply::api::<Endpoints>(ctx, &wanted.namespace().unwrap_or_default());
     let written = if wanted.metadata.resource_version.is_none() {
         api.create(&PostParams::default(), &wanted).await?
     } else {
@@ -106,15 +106,15 @@ async fn write_endpoints(ctx: &Ctx, wanted: Endpoints) -> Result<(), kube::Error
 
 async fn write_slices(ctx: &Ctx, slices: Slices) -> Result<(), kube::Error> {
     for slice in &slices.create {
-        let api = act::api::<EndpointSlice>(ctx, &slice.namespace().unwrap_or_default());
+        let api = apply::api::<EndpointSlice>(ctx, &slice.namespace().unwrap_or_default());
         ctx.caches.assume(api.create(&PostParams::default(), slice).await?);
     }
     for slice in &slices.update {
-        let api = act::api::<EndpointSlice>(ctx, &slice.namespace().unwrap_or_default());
+        let api = apply::api::<EndpointSlice>(ctx, &slice.namespace().unwrap_or_default());
         ctx.caches.assume(api.replace(&slice.name_any(), &PostParams::default(), slice).await?);
     }
     for slice in &slices.delete {
-        act::remove(ctx, &**slice).await?;
+        apply::remove(ctx, &**slice).await?;
     }
     Ok(())
 }

@@ -31,12 +31,12 @@ pub struct Account {
     pub status: JobStatus,
     pub untrack: Vec<Arc<Pod>>,
     /// What people are to be told when the status is written.
-    pub news: Vec<News>,
+    pub news: Vec<JobEvent>,
 }
 
 /// Something that people want to know of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
+pub enum JobEvent {
     Suspended,
     Resumed,
     Completed,
@@ -46,7 +46,7 @@ pub enum News {
 
 /// Accounts for the pods of a job as they are now.
 pub fn account(observed: &Observed<'_>, now: Timestamp) -> Account {
-    let census = Census::of(observed);
+    let census = Census::of_job(observed);
     // Pods that still run are deleted first: until then the job has not ended.
     let verdict = verdict::verdict(observed, &census, now).filter(|_| census.active.is_empty());
     let mut account = Account { status: observed.status(), untrack: Vec::new(), news: Vec::new() };
@@ -86,9 +86,9 @@ impl Account {
             return;
         }
         let (status, reason, message, news) = if is_suspended {
-            ("True", "JobSuspended", "Job suspended", News::Suspended)
+            ("True", "JobSuspended", "Job suspended", JobEvent::Suspended)
         } else {
-            ("False", "JobResumed", "Job resumed", News::Resumed)
+            ("False", "JobResumed", "Job resumed", JobEvent::Resumed)
         };
         self.put(new_condition(SUSPENDED, status, (reason, message), now));
         self.news.push(news);
@@ -155,14 +155,14 @@ impl Account {
         }
         self.put(new_condition(stated, "True", text, now));
         if !verdict.is_success {
-            self.news.push(News::Failed(verdict.clone()));
+            self.news.push(JobEvent::Failed(verdict.clone()));
             return;
         }
         self.status.completion_time = Some(pods::time(now));
         if observed.spec.completions.is_some_and(|completions| self.status.succeeded.unwrap_or(0) > completions) {
-            self.news.push(News::TooManySucceeded);
+            self.news.push(JobEvent::TooManySucceeded);
         }
-        self.news.push(News::Completed);
+        self.news.push(JobEvent::Completed);
     }
 
     fn put(&mut self, condition: JobCondition) {

@@ -78,7 +78,7 @@ pub struct Census {
 }
 
 impl Census {
-    pub fn of(observed: &Observed<'_>) -> Self {
+    pub fn of_job(observed: &Observed<'_>) -> Self {
         let status = observed.status();
         let uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
         let (uncounted_ok, uncounted_bad) = (uids(uncounted.succeeded), uids(uncounted.failed));

@@ -24,7 +24,7 @@ use k8s_openapi::api::{
 use kube::{ResourceExt as _, api::PostParams};
 use ronde_runtime::{
     pods::{
-        act::{self, Wants},
+        apply::{self, Wants},
         orphans::Counts,
         owners_of_change, selects,
     },
@@ -32,7 +32,7 @@ use ronde_runtime::{
     watch::{Caches, Change, Key, Kinds},
 };
 
-use self::{account::News, census::Observed, plan::Plan, template::TRACKING};
+use self::{account::JobEvent, census::Observed, plan::JobPlan, template::TRACKING};
 
 /// The name by which a job says that this controller manages it; a job that says nothing means the same.
 pub const MANAGER: &str = "kubernetes.io/job-controller";
@@ -106,7 +106,7 @@ fn is_selected(job: &Job, pod: &Pod) -> bool {
 
 async fn adopt_and_release(ctx: &Ctx, job: &Job) -> Result<(), kube::Error> {
     let wants = Wants { selects: &|pod| is_selected(job, pod), finalizer: Some(TRACKING) };
-    act::claim_all::<_, Pod>(ctx, job, act::candidates(ctx, job), wants).await.map(drop)
+    apply::claim_all::<_, Pod>(ctx, job, apply::candidates(ctx, job), wants).await.map(drop)
 }
 
 fn observe<'a>(ctx: &Ctx, job: &'a Job) -> Option<Observed<'a>> {
@@ -115,16 +115,16 @@ fn observe<'a>(ctx: &Ctx, job: &'a Job) -> Option<Observed<'a>> {
     Some(Observed { job, spec: job.spec.as_ref()?, pods })
 }
 
-async fn apply(ctx: &Ctx, job: &Job, plan: &Plan) -> Result<(), kube::Error> {
-    act::delete_all(ctx, job, &plan.fail).await?;
+async fn apply(ctx: &Ctx, job: &Job, plan: &JobPlan) -> Result<(), kube::Error> {
+    apply::delete_all(ctx, job, &plan.fail).await?;
     // Without the finalizer a pod that goes is nobody's failure.
     untrack(ctx, &plan.give_up).await?;
-    act::delete_all(ctx, job, &plan.give_up).await?;
-    act::create_all(ctx, job, plan.create.clone()).await
+    apply::delete_all(ctx, job, &plan.give_up).await?;
+    apply::create_all(ctx, job, plan.create.clone()).await
 }
 
 async fn untrack(ctx: &Ctx, pods: &[Arc<Pod>]) -> Result<(), kube::Error> {
-    let untracked = join_all(pods.iter().map(|pod| act::remove_finalizer(ctx, pod, TRACKING))).await;
+    let untracked = join_all(pods.iter().map(|pod| apply::remove_finalizer(ctx, pod, TRACKING))).await;
     untracked.into_iter().collect()
 }
 
@@ -139,7 +139,7 @@ async fn count(ctx: &Ctx, mut job: Arc<Job>, now: Timestamp) -> Result<bool, kub
         }
         if !is_written {
             job = Arc::new(write_status(ctx, &job, account.status).await?);
-            account.news.iter().for_each(|news| tell(ctx, &job, news));
+            account.news.iter().for_each(|news| record_event(ctx, &job, news));
         }
         if verdict::is_finished(job.status.as_ref()) {
             break;
@@ -150,7 +150,7 @@ async fn count(ctx: &Ctx, mut job: Arc<Job>, now: Timestamp) -> Result<bool, kub
 }
 
 async fn write_status(ctx: &Ctx, job: &Job, status: JobStatus) -> Result<Job, kube::Error> {
-    let jobs = act::api::<Job>(ctx, &job.namespace().unwrap_or_default());
+    let jobs = apply::api::<Job>(ctx, &job.namespace().unwrap_or_default());
     let job = Job { status: Some(status), ..job.clone() };
     // With the version that was looked at: what somebody else has counted is never overwritten.
     let written = jobs.replace_status(&job.name_any(), &PostParams::default(), &job).await?;
@@ -158,16 +158,16 @@ async fn write_status(ctx: &Ctx, job: &Job, status: JobStatus) -> Result<Job, ku
     Ok(written)
 }
 
-fn tell(ctx: &Ctx, job: &Job, news: &News) {
+fn record_event(ctx: &Ctx, job: &Job, news: &JobEvent) {
     match news {
-        News::Suspended => ctx.events.normal(job, "Suspended", "Job suspended"),
-        News::Resumed => ctx.events.normal(job, "Resumed", "Job resumed"),
-        News::Completed => ctx.events.normal(job, "Completed", "Job completed"),
-        News::TooManySucceeded => {
+        JobEvent::Suspended => ctx.events.normal(job, "Suspended", "Job suspended"),
+        JobEvent::Resumed => ctx.events.normal(job, "Resumed", "Job resumed"),
+        JobEvent::Completed => ctx.events.normal(job, "Completed", "Job completed"),
+        JobEvent::TooManySucceeded => {
             let text = "Too many succeeded pods running after completion count reached";
             ctx.events.warning(job, "TooManySucceededPods", text);
         }
-        News::Failed(verdict) => ctx.events.warning(job, event_reason(&verdict.reason), &verdict.message),
+        JobEvent::Failed(verdict) => ctx.events.warning(job, event_reason(&verdict.reason), &verdict.message),
     }
 }
 

@@ -19,7 +19,7 @@ pub const BURST_MAX: usize = 500;
 
 /// What is to be done with the pods of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Plan {
+pub struct JobPlan {
     pub create: Vec<Pod>,
     /// To be deleted and counted as failed.
     pub fail: Vec<Arc<Pod>>,
@@ -29,17 +29,21 @@ pub struct Plan {
 }
 
 /// Decides what a job does next with its pods.
-pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
-    let census = Census::of(observed);
+pub fn plan(observed: &Observed<'_>, now: Timestamp) -> JobPlan {
+    let census = Census::of_job(observed);
     let mut plan = if verdict::verdict(observed, &census, now).is_some() {
-        Plan { fail: census.active, ..Plan::default() }
+        JobPlan { fail: census.active, ..JobPlan::default() }
     } else if observed.job.metadata.deletion_timestamp.is_some() {
-        Plan::default()
+        JobPlan::default()
     } else if observed.is_suspended() {
-        Plan { give_up: census.active, ..Plan::default() }
+        JobPlan { give_up: census.active, ..JobPlan::default() }
     } else {
         let surplus = surplus(observed, &census, now);
-        if surplus.is_empty() { fill(observed, &census, now) } else { Plan { give_up: surplus, ..Plan::default() } }
+        if surplus.is_empty() {
+            fill(observed, &census, now)
+        } else {
+            JobPlan { give_up: surplus, ..JobPlan::default() }
+        }
     };
     let deadline = verdict::deadline_in(observed, now).filter(SignedDuration::is_positive);
     plan.look_again = plan.look_again.into_iter().chain(deadline).min();
@@ -77,33 +81,33 @@ fn surplus(observed: &Observed<'_>, census: &Census, now: Timestamp) -> Vec<Arc<
 }
 
 /// Makes the pods that are missing, unless a failure has to be waited out.
-fn fill(observed: &Observed<'_>, census: &Census, now: Timestamp) -> Plan {
+fn fill(observed: &Observed<'_>, census: &Census, now: Timestamp) -> JobPlan {
     let terminating = if observed.replaces_only_failed() { census.terminating.len() } else { 0 };
     let missing = wanted(observed, census) - number(census.active.len() + terminating);
     let missing = usize::try_from(missing).unwrap_or(0).min(BURST_MAX);
     if missing == 0 {
-        return Plan::default();
+        return JobPlan::default();
     }
     if observed.spec.backoff_limit_per_index.is_none() {
         let wait = wait(observed, now);
         if wait > SignedDuration::ZERO {
-            return Plan { look_again: Some(wait), ..Plan::default() };
+            return JobPlan { look_again: Some(wait), ..JobPlan::default() };
         }
     }
     if !observed.is_indexed() {
         let pod = template::build(observed.job, observed.spec);
-        return Plan { create: vec![pod; missing], ..Plan::default() };
+        return JobPlan { create: vec![pod; missing], ..JobPlan::default() };
     }
     fill_indexes(observed, census, missing, now)
 }
 
-fn fill_indexes(observed: &Observed<'_>, census: &Census, missing: usize, now: Timestamp) -> Plan {
+fn fill_indexes(observed: &Observed<'_>, census: &Census, missing: usize, now: Timestamp) -> JobPlan {
     let mut taken = census.succeeded_indexes.clone().with(census.active.iter().filter_map(|pod| index(pod)));
     if observed.replaces_only_failed() {
         taken = taken.with(census.terminating.iter().filter_map(|pod| index(pod)));
     }
     let taken = taken.union(&census.failed_indexes.clone().unwrap_or_default());
-    let mut plan = Plan::default();
+    let mut plan = JobPlan::default();
     for index in taken.first_missing(observed.spec.completions.unwrap_or(0), missing) {
         let before = census.waiting.get(&index);
         let wait = before.map_or(SignedDuration::ZERO, |pod| {

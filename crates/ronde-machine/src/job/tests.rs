@@ -14,9 +14,9 @@ use ronde_sim::pods::{Making, at, pod};
 use serde_json::{Value, json};
 
 use super::{
-    account::{Account, News, account},
+    account::{Account, JobEvent, account},
     census::Observed,
-    plan::{Plan, plan},
+    plan::{JobPlan, plan},
     policy, template, ttl,
     verdict::{self, COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, condition},
 };
@@ -51,7 +51,7 @@ fn observed<'a>(job: &'a Job, pods: &[Making]) -> Observed<'a> {
     Observed { job, spec: job.spec.as_ref().expect("a spec"), pods }
 }
 
-fn shown(plan: &Plan) -> String {
+fn shown(plan: &JobPlan) -> String {
     let names = |pods: &[Arc<Pod>]| pods.iter().map(|pod| pod.name_any()).collect::<Vec<_>>().join(" ");
     let index = |pod: &Pod| template::index(pod).map_or("?".to_owned(), |index| index.to_string());
     let mut parts = Vec::new();
@@ -167,7 +167,7 @@ fn a_job_ends_for_a_reason() {
     fn check(name: &str, change: Value, pods: &[Making], expected: &str) {
         let job = with_status(job(change), json!({"startTime": at(0).to_string()}));
         let observed = observed(&job, pods);
-        let verdict = verdict::verdict(&observed, &super::census::Census::of(&observed), at(100));
+        let verdict = verdict::verdict(&observed, &super::census::Census::of_job(&observed), at(100));
         let shown =
             verdict.map(|verdict| format!("{} {}", if verdict.is_success { "ok" } else { "bad" }, verdict.reason));
         assert_eq!(shown.unwrap_or_default(), expected, "{name}");
@@ -283,7 +283,7 @@ fn a_finished_job_lives_for_its_time() {
 }
 
 /// Carries one account out as the controller does; `writes` is how many writes are done before it dies.
-fn carry_out(job: &mut Job, pods: &mut [Making], mut writes: usize) -> Vec<News> {
+fn carry_out(job: &mut Job, pods: &mut [Making], mut writes: usize) -> Vec<JobEvent> {
     let Account { status, untrack, mut news } = account(&observed(job, pods), at(100));
     if job.status.as_ref() == Some(&status) {
         news.clear();
@@ -301,7 +301,7 @@ fn carry_out(job: &mut Job, pods: &mut [Making], mut writes: usize) -> Vec<News>
     news
 }
 
-fn finish(job: &mut Job, pods: &mut [Making]) -> (JobStatus, Vec<News>) {
+fn finish(job: &mut Job, pods: &mut [Making]) -> (JobStatus, Vec<JobEvent>) {
     let mut news = Vec::new();
     for _ in 0..10 {
         news.extend(carry_out(job, pods, usize::MAX));
@@ -320,7 +320,7 @@ fn an_end_is_announced_and_then_stated() {
     let (status, news) = finish(&mut success, &mut pods);
     assert_eq!((status.succeeded, condition(&status, COMPLETE).is_some()), (Some(1), true));
     assert_eq!(status.completion_time, Some(ronde_runtime::pods::time(at(100))));
-    assert_eq!(news, [News::Completed]);
+    assert_eq!(news, [JobEvent::Completed]);
 
     let mut failure = job(json!({"backoffLimit": 0}));
     let mut pods = [tracked("a").ended("Failed", 50), tracked("b").ready(0).deleted(99)];
@@ -330,17 +330,20 @@ fn an_end_is_announced_and_then_stated() {
     pods[1] = pod("b").ended("Failed", 99).deleted(99);
     let (status, news) = finish(&mut failure, &mut pods);
     assert_eq!((status.failed, condition(&status, FAILED).is_some()), (Some(2), true));
-    assert!(matches!(news.as_slice(), [News::Failed(verdict)] if verdict.reason == "BackoffLimitExceeded"), "{news:?}");
+    assert!(
+        matches!(news.as_slice(), [JobEvent::Failed(verdict)] if verdict.reason == "BackoffLimitExceeded"),
+        "{news:?}"
+    );
 }
 
 #[test]
 fn a_pause_is_told_and_does_not_count() {
     let mut paused = with_status(job(json!({"suspend": true})), json!({"startTime": at(0).to_string()}));
     let (_, news) = finish(&mut paused, &mut []);
-    assert_eq!(news, [News::Suspended]);
+    assert_eq!(news, [JobEvent::Suspended]);
     paused.spec.as_mut().expect("a spec").suspend = Some(false);
     let (status, news) = finish(&mut paused, &mut []);
-    assert_eq!((status.start_time, news), (Some(ronde_runtime::pods::time(at(100))), vec![News::Resumed]));
+    assert_eq!((status.start_time, news), (Some(ronde_runtime::pods::time(at(100))), vec![JobEvent::Resumed]));
 }
 
 proptest! {

@@ -7,7 +7,7 @@ use kube::{
     api::{DeleteParams, Preconditions},
 };
 use ronde_runtime::{
-    pods::act,
+    pods::apply,
     runner::{Controller, Ctx},
     watch::{Caches, Change, Key, Kinds},
 };
@@ -38,7 +38,7 @@ impl Controller for TtlAfterFinished {
         // A version later than the one that was looked at may live longer.
         let only = Preconditions { uid: job.uid(), resource_version: job.resource_version() };
         let params = DeleteParams { preconditions: Some(only), ..DeleteParams::foreground() };
-        act::api::<Job>(ctx, &key.namespace).delete(&key.name, &params).await?;
+        apply::api::<Job>(ctx, &key.namespace).delete(&key.name, &params).await?;
         Ok(None)
     }
 }

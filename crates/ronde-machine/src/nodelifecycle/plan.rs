@@ -100,7 +100,7 @@ pub fn taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
     if node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) {
         wanted.push((UNSCHEDULABLE, NO_SCHEDULE));
     }
-    let existing = ronde_runtime::taints::of(node);
+    let existing = ronde_runtime::taints::of_node(node);
     let is_wanted = |taint: &&Taint| wanted.contains(&(taint.key.as_str(), taint.effect.as_str()));
     let mut taints: Vec<Taint> = existing.iter().filter(|taint| is_wanted(taint) || !is_ours(taint)).cloned().collect();
     for (key, effect) in wanted {

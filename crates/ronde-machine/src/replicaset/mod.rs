@@ -16,14 +16,14 @@ use kube::{ResourceExt as _, api::PostParams};
 use ronde_runtime::{
     pods::{
         self,
-        act::{self, Wants},
+        apply::{self, Wants},
         controller_of, is_active, owners_of_change, selects,
     },
     runner::{Controller, Ctx},
     watch::{Caches, Change, Key, Kinds},
 };
 
-use self::plan::{Failure, Observed, Plan};
+use self::plan::{Failure, Observed, ReplicaPlan};
 
 /// The controller of replica sets.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Controller for ReplicaSets {
         let done = apply(ctx, &set, &plan).await;
         // 4. report
         let observed = observe(ctx, &set);
-        let (reason, message) = (failure_reason(&plan), done.as_ref().err().map(act::text));
+        let (reason, message) = (failure_reason(&plan), done.as_ref().err().map(apply::text));
         let failure = message.as_ref().map(|message| Failure { reason, message });
         let now = ctx.clock.now();
         write_status(ctx, &set, plan::status(&observed, failure, now)).await?;
@@ -66,10 +66,10 @@ impl Controller for ReplicaSets {
 }
 
 async fn adopt_and_release(ctx: &Ctx, set: &ReplicaSet) -> Result<(), kube::Error> {
-    let mut candidates = act::candidates::<_, Pod>(ctx, set);
+    let mut candidates = apply::candidates::<_, Pod>(ctx, set);
     candidates.retain(|pod| is_active(pod));
     let wants = Wants { selects: &|pod| is_selected(set, pod), finalizer: None };
-    act::claim_all(ctx, set, candidates, wants).await.map(drop)
+    apply::claim_all(ctx, set, candidates, wants).await.map(drop)
 }
 
 fn observe<'a>(ctx: &Ctx, set: &'a ReplicaSet) -> Observed<'a> {
@@ -89,27 +89,27 @@ fn is_selected(set: &ReplicaSet, pod: &Pod) -> bool {
     set.spec.as_ref().is_some_and(|spec| selects(&spec.selector, pod.labels()))
 }
 
-async fn apply(ctx: &Ctx, set: &ReplicaSet, plan: &Plan) -> Result<(), kube::Error> {
+async fn apply(ctx: &Ctx, set: &ReplicaSet, plan: &ReplicaPlan) -> Result<(), kube::Error> {
     match plan {
-        Plan::Keep => Ok(()),
-        Plan::Create(number) => {
+        ReplicaPlan::Keep => Ok(()),
+        ReplicaPlan::Create(number) => {
             let template = set.spec.as_ref().and_then(|spec| spec.template.as_ref());
             let pod = template.map(|template| pods::build(template, set));
-            act::create_all(ctx, set, pod.into_iter().cycle().take(*number).collect()).await
+            apply::create_all(ctx, set, pod.into_iter().cycle().take(*number).collect()).await
         }
-        Plan::Delete(pods) => act::delete_all(ctx, set, pods).await,
+        ReplicaPlan::Delete(pods) => apply::delete_all(ctx, set, pods).await,
     }
 }
 
-fn failure_reason(plan: &Plan) -> &'static str {
-    if matches!(plan, Plan::Delete(_)) { "FailedDelete" } else { "FailedCreate" }
+fn failure_reason(plan: &ReplicaPlan) -> &'static str {
+    if matches!(plan, ReplicaPlan::Delete(_)) { "FailedDelete" } else { "FailedCreate" }
 }
 
 async fn write_status(ctx: &Ctx, set: &ReplicaSet, status: ReplicaSetStatus) -> Result<(), kube::Error> {
     if set.status.as_ref() == Some(&status) {
         return Ok(());
     }
-    let sets = act::api::<ReplicaSet>(ctx, &set.namespace().unwrap_or_default());
+    let sets = apply::api::<ReplicaSet>(ctx, &set.namespace().unwrap_or_default());
     let set = ReplicaSet { status: Some(status), ..set.clone() };
     ctx.caches.assume(sets.replace_status(&set.name_any(), &PostParams::default(), &set).await?);
     Ok(())

@@ -19,7 +19,7 @@ use ronde_runtime::pods::{
 /// Pods that are made or deleted in one go.
 pub const BURST_MAX: usize = 500;
 /// The condition of a set that cannot make or delete its pods.
-pub const REPLICA_FAILURE: &str = "ReplicaFailure";
+const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// A replica set and its surroundings.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub struct Observed<'a> {
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Plan {
+pub enum ReplicaPlan {
     Keep,
     Create(usize),
     Delete(Vec<Arc<Pod>>),
@@ -47,15 +47,15 @@ pub struct Failure<'a> {
 }
 
 /// Decides what a replica set needs.
-pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
+pub fn plan(observed: &Observed<'_>, now: Timestamp) -> ReplicaPlan {
     let wanted = wanted(observed.set);
     let has = observed.pods.len();
     if observed.set.metadata.deletion_timestamp.is_some() || has == wanted {
-        Plan::Keep
+        ReplicaPlan::Keep
     } else if has < wanted {
-        Plan::Create((wanted - has).min(BURST_MAX))
+        ReplicaPlan::Create((wanted - has).min(BURST_MAX))
     } else {
-        Plan::Delete(victims(observed, (has - wanted).min(BURST_MAX), now))
+        ReplicaPlan::Delete(victims(observed, (has - wanted).min(BURST_MAX), now))
     }
 }
 

@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 use ronde_sim::pods::{Making, at, pod};
 use serde_json::json;
 
-use super::plan::{BURST_MAX, Failure, Observed, Plan, look_again, plan, status};
+use super::plan::{BURST_MAX, Failure, Observed, ReplicaPlan, look_again, plan, status};
 
 fn set(replicas: usize) -> ReplicaSet {
     let template = json!({"metadata": {"labels": {"app": "a", "tier": "b"}}});
@@ -29,9 +29,9 @@ fn as_many_pods_as_asked_for() {
     fn check(name: &str, replicas: usize, pods: &[Making], expected: &str) {
         let set = set(replicas);
         let shown = match plan(&observed(&set, pods), at(100)) {
-            Plan::Keep => "keep".to_owned(),
-            Plan::Create(number) => format!("create {number}"),
-            Plan::Delete(pods) => pods.iter().map(|pod| format!("delete {} ", pod.name_any())).collect(),
+            ReplicaPlan::Keep => "keep".to_owned(),
+            ReplicaPlan::Create(number) => format!("create {number}"),
+            ReplicaPlan::Delete(pods) => pods.iter().map(|pod| format!("delete {} ", pod.name_any())).collect(),
         };
         assert_eq!(shown.trim_end(), expected, "{name}");
     }
@@ -49,7 +49,7 @@ fn as_many_pods_as_asked_for() {
 fn a_set_that_goes_does_nothing() {
     let mut set = set(3);
     set.metadata.deletion_timestamp = Some(ronde_runtime::pods::time(at(0)));
-    assert_eq!(plan(&observed(&set, &[]), at(0)), Plan::Keep);
+    assert_eq!(plan(&observed(&set, &[]), at(0)), ReplicaPlan::Keep);
 }
 
 #[test]

@@ -20,7 +20,7 @@ use k8s_openapi::api::{
 use kube::{Api, ResourceExt as _, api::PostParams};
 use ronde_runtime::{
     pods::{
-        act::{self, Wants},
+        apply::{self, Wants},
         owners_of_change, selects,
     },
     runner::{Controller, Ctx},
@@ -92,7 +92,7 @@ fn is_member(set: &StatefulSet, pod: &Pod) -> bool {
 
 async fn adopt_and_release(ctx: &Ctx, set: &StatefulSet) -> Result<(), kube::Error> {
     let wants = Wants { selects: &|pod| is_member(set, pod), finalizer: None };
-    act::claim_all::<_, Pod>(ctx, set, act::candidates(ctx, set), wants).await.map(drop)
+    apply::claim_all::<_, Pod>(ctx, set, apply::candidates(ctx, set), wants).await.map(drop)
 }
 
 /// The revisions of a set, and the one of its template.
@@ -109,10 +109,10 @@ async fn history(ctx: &Ctx, set: &StatefulSet) -> Result<History, kube::Error> {
     let is_selected =
         |revision: &ControllerRevision| selector.is_some_and(|selector| selects(selector, revision.labels()));
     let wants = Wants { selects: &is_selected, finalizer: None };
-    let mut revisions = act::claim_all(ctx, set, act::candidates(ctx, set), wants).await?;
+    let mut revisions = apply::claim_all(ctx, set, apply::candidates(ctx, set), wants).await?;
     revisions::sort(&mut revisions);
     let mut collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
-    let api = act::api::<ControllerRevision>(ctx, &set.namespace().unwrap_or_default());
+    let api = apply::api::<ControllerRevision>(ctx, &set.namespace().unwrap_or_default());
     let update = match revisions::choose(set, &revisions, collisions) {
         Choice::Use(revision) => revision,
         Choice::Renumber(revision) => {
@@ -140,7 +140,7 @@ async fn create_revision(
     loop {
         let revision = revisions::build(set, number, *collisions);
         match api.create(&PostParams::default(), &revision).await {
-            Err(error) if act::is_taken(&error) && *collisions < last => {
+            Err(error) if apply::is_taken(&error) && *collisions < last => {
                 let other = api.get(&revision.name_any()).await?;
                 if other.data == revision.data {
                     return Ok(other);
@@ -180,7 +180,7 @@ fn revision(revision: &ControllerRevision) -> Option<Revision> {
 async fn apply_all(ctx: &Ctx, set: &StatefulSet, actions: &[Action]) -> Result<(), kube::Error> {
     for action in actions {
         let done = apply(ctx, set, action).await;
-        tell(ctx, set, action, done.as_ref().err());
+        record_event(ctx, set, action, done.as_ref().err());
         done?;
     }
     Ok(())
@@ -188,21 +188,21 @@ async fn apply_all(ctx: &Ctx, set: &StatefulSet, actions: &[Action]) -> Result<(
 
 async fn apply(ctx: &Ctx, set: &StatefulSet, action: &Action) -> Result<(), kube::Error> {
     let namespace = set.namespace().unwrap_or_default();
-    let claims = act::api::<PersistentVolumeClaim>(ctx, &namespace);
-    let pods = act::api::<Pod>(ctx, &namespace);
+    let claims = apply::api::<PersistentVolumeClaim>(ctx, &namespace);
+    let pods = apply::api::<Pod>(ctx, &namespace);
     let params = PostParams::default();
     match action {
         Action::CreateClaim(claim, _) => ctx.caches.assume(claims.create(&params, claim).await?),
         Action::UpdateClaim(claim) => ctx.caches.assume(claims.replace(&claim.name_any(), &params, claim).await?),
         Action::CreatePod(pod) => ctx.caches.assume(pods.create(&params, pod).await?),
         Action::UpdatePod(pod) => ctx.caches.assume(pods.replace(&pod.name_any(), &params, pod).await?),
-        Action::DeletePod(pod) => drop(act::remove(ctx, &**pod).await?),
+        Action::DeletePod(pod) => drop(apply::remove(ctx, &**pod).await?),
     }
     Ok(())
 }
 
 /// Tells people what was done or could not be; a name that is taken is an old view of the world, not a failure.
-fn tell(ctx: &Ctx, set: &StatefulSet, action: &Action, error: Option<&kube::Error>) {
+fn record_event(ctx: &Ctx, set: &StatefulSet, action: &Action, error: Option<&kube::Error>) {
     let (verb, good, bad, what) = match action {
         Action::CreateClaim(claim, pod) => {
             let what = format!("Claim {} Pod {pod}", claim.name_any());
@@ -219,9 +219,9 @@ fn tell(ctx: &Ctx, set: &StatefulSet, action: &Action, error: Option<&kube::Erro
             let end = if matches!(action, Action::CreateClaim(..)) { "success" } else { "successful" };
             ctx.events.normal(set, good, format!("{verb} {what} in StatefulSet {name} {end}"));
         }
-        Some(error) if act::is_taken(error) => {}
+        Some(error) if apply::is_taken(error) => {}
         Some(error) => {
-            let text = act::text(error);
+            let text = apply::text(error);
             ctx.events.warning(set, bad, format!("{verb} {what} in StatefulSet {name} failed error: {text}"));
         }
     }
@@ -231,7 +231,7 @@ async fn write_status(ctx: &Ctx, set: &StatefulSet, status: StatefulSetStatus) -
     if set.status.as_ref() == Some(&status) {
         return Ok(());
     }
-    let sets = act::api::<StatefulSet>(ctx, &set.namespace().unwrap_or_default());
+    let sets = apply::api::<StatefulSet>(ctx, &set.namespace().unwrap_or_default());
     let set = StatefulSet { status: Some(status), ..set.clone() };
     ctx.caches.assume(sets.replace_status(&set.name_any(), &PostParams::default(), &set).await?);
     Ok(())
@@ -241,7 +241,7 @@ async fn forget(ctx: &Ctx, set: &StatefulSet, history: &History, observed: &Obse
     let pods = observed.pods.iter().map(|pod| pod::revision(pod).to_owned());
     let used: BTreeSet<String> = pods.chain([observed.current.name.clone(), observed.update.name.clone()]).collect();
     for revision in revisions::surplus(set, &history.revisions, &used) {
-        act::remove(ctx, &*revision).await?;
+        apply::remove(ctx, &*revision).await?;
     }
     Ok(())
 }

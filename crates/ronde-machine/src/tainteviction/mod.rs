@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use ronde_runtime::{
-    pods::{act, disruption, is_deleted, is_finished},
+    pods::{apply, disruption, is_deleted, is_finished},
     podstatus::{self, node_of},
     runner::{Controller, Ctx},
     taints,
@@ -97,5 +97,5 @@ async fn evict(ctx: &Ctx, pod: &Pod) -> Result<(), kube::Error> {
     if !podstatus::has_condition(pod, &condition) {
         podstatus::write(ctx, pod, &[condition], None).await?;
     }
-    act::remove(ctx, pod).await.map(drop)
+    apply::remove(ctx, pod).await.map(drop)
 }

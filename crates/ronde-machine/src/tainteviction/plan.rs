@@ -16,13 +16,13 @@ pub enum Fate {
 
 /// Tells whether a node has taints that drive pods away.
 pub fn drives_away(node: &Node) -> bool {
-    taints::of(node).iter().any(|taint| taint.effect == NO_EXECUTE)
+    taints::of_node(node).iter().any(|taint| taint.effect == NO_EXECUTE)
 }
 
 /// Decides about a pod; `since` tells when a taint was put on that does not say so itself.
 pub fn fate(pod: &Pod, node: &Node, since: impl Fn(&Taint) -> Timestamp, now: Timestamp) -> Fate {
     let mut leaves: Option<Timestamp> = None;
-    for taint in taints::of(node).iter().filter(|taint| taint.effect == NO_EXECUTE) {
+    for taint in taints::of_node(node).iter().filter(|taint| taint.effect == NO_EXECUTE) {
         let Some(toleration) = taints::toleration(pod, taint) else { return Fate::LeavesNow };
         let Some(seconds) = toleration.toleration_seconds else { continue };
         let added = taint.time_added.as_ref().map_or_else(|| since(taint), |time| time.0);

@@ -35,7 +35,7 @@ pub struct Observed<'a> {
 
 /// Something to tell about a claim or a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tell {
+pub struct ClaimEvent {
     pub is_warning: bool,
     pub reason: &'static str,
     pub message: String,
@@ -48,9 +48,9 @@ pub enum Step {
     /// Write the claim as it is given here.
     Update(Box<PersistentVolumeClaim>),
     /// Write the status, and tell why if it changes.
-    Status(Box<PersistentVolumeClaimStatus>, Option<Tell>),
+    Status(Box<PersistentVolumeClaimStatus>, Option<ClaimEvent>),
     /// It stays pending.
-    Wait(Option<Tell>),
+    Wait(Option<ClaimEvent>),
     /// Write the volume, which gets this claim.
     BindVolume(Box<PersistentVolume>),
     Provision(Box<PersistentVolume>),
@@ -100,7 +100,7 @@ fn bound(observed: &Observed<'_>) -> Step {
 
 fn lost(claim: &PersistentVolumeClaim, reason: &'static str, message: &str) -> Step {
     let status = PersistentVolumeClaimStatus { phase: Some("Lost".to_owned()), ..Default::default() };
-    set_status(claim, status, Some(Tell { is_warning: true, reason, message: message.to_owned() }))
+    set_status(claim, status, Some(ClaimEvent { is_warning: true, reason, message: message.to_owned() }))
 }
 
 fn bound_status(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Step {
@@ -114,7 +114,7 @@ fn bound_status(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Ste
     set_status(claim, status, None)
 }
 
-fn set_status(claim: &PersistentVolumeClaim, status: PersistentVolumeClaimStatus, tell: Option<Tell>) -> Step {
+fn set_status(claim: &PersistentVolumeClaim, status: PersistentVolumeClaimStatus, tell: Option<ClaimEvent>) -> Step {
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_ref());
     let is_same = claim.status.as_ref() == Some(&status);
     let tell = tell.filter(|_| phase != status.phase.as_ref());
@@ -143,7 +143,7 @@ fn unbound(observed: &Observed<'_>) -> Step {
 }
 
 fn wait(is_warning: bool, reason: &'static str, message: String) -> Step {
-    Step::Wait(Some(Tell { is_warning, reason, message }))
+    Step::Wait(Some(ClaimEvent { is_warning, reason, message }))
 }
 
 fn bind(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Step {

@@ -25,14 +25,14 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use ronde_runtime::{
-    pods::{act, is_finished},
+    pods::{apply, is_finished},
     podstatus::node_of,
     runner::{Controller, Ctx},
     watch::{Cached, Caches, Change, Key, Kinds},
 };
 use serde_json::json;
 
-use self::claim::{Observed, Tell};
+use self::claim::{ClaimEvent, Observed};
 
 /// The provisioner of directories on this machine.
 pub const PROVISIONER: &str = "ronde.dev/directory";
@@ -84,7 +84,7 @@ pub async fn ensure_class(client: &Client) -> Result<(), kube::Error> {
         ..StorageClass::default()
     };
     match classes.create(&PostParams::default(), &class).await {
-        Err(error) if act::is_taken(&error) => Ok(()),
+        Err(error) if apply::is_taken(&error) => Ok(()),
         other => other.map(drop),
     }
 }
@@ -181,7 +181,7 @@ impl VolumeClaims {
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
         };
-        let why = Tell { is_warning: true, reason: "VolumeFailedDelete", message: why };
+        let why = ClaimEvent { is_warning: true, reason: "VolumeFailedDelete", message: why };
         write_phase(ctx, volume, "Failed", Some(&why)).await?;
         tell(ctx, volume, Some(why));
         Ok(Some(REMOVAL_RETRY))
@@ -211,11 +211,11 @@ async fn find_claim(ctx: &Ctx, volume: &PersistentVolume) -> Result<Option<Arc<P
     if cached.as_ref().is_some_and(|claim| uid.is_none() || claim.uid() == uid) {
         return Ok(cached);
     }
-    let claims = act::api::<PersistentVolumeClaim>(ctx, namespace);
+    let claims = apply::api::<PersistentVolumeClaim>(ctx, namespace);
     Ok(claims.get_opt(name).await?.map(Arc::new))
 }
 
-fn tell<K: Resource<DynamicType = ()>>(ctx: &Ctx, about: &K, what: Option<Tell>) {
+fn tell<K: Resource<DynamicType = ()>>(ctx: &Ctx, about: &K, what: Option<ClaimEvent>) {
     match what {
         Some(tell) if tell.is_warning => ctx.events.warning(about, tell.reason, tell.message),
         Some(tell) => ctx.events.normal(about, tell.reason, tell.message),
@@ -223,7 +223,7 @@ fn tell<K: Resource<DynamicType = ()>>(ctx: &Ctx, about: &K, what: Option<Tell>)
     }
 }
 
-async fn wait(ctx: &Ctx, claim: &PersistentVolumeClaim, why: Option<Tell>) -> Result<(), kube::Error> {
+async fn wait(ctx: &Ctx, claim: &PersistentVolumeClaim, why: Option<ClaimEvent>) -> Result<(), kube::Error> {
     tell(ctx, claim, why);
     let status = PersistentVolumeClaimStatus { phase: Some("Pending".to_owned()), ..Default::default() };
     if claim.status.as_ref() == Some(&status) { Ok(()) } else { write_claim_status(ctx, claim, status).await }
@@ -239,7 +239,7 @@ fn assume<K: Cached>(ctx: &Ctx, written: K) {
 }
 
 async fn write_claim(ctx: &Ctx, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
-    let claims = act::api::<PersistentVolumeClaim>(ctx, &claim.namespace().unwrap_or_default());
+    let claims = apply::api::<PersistentVolumeClaim>(ctx, &claim.namespace().unwrap_or_default());
     let written = claims.replace(&claim.name_any(), &PostParams::default(), claim).await?;
     assume(ctx, written);
     Ok(())
@@ -250,7 +250,7 @@ async fn write_claim_status(
     claim: &PersistentVolumeClaim,
     status: PersistentVolumeClaimStatus,
 ) -> Result<(), kube::Error> {
-    let claims = act::api::<PersistentVolumeClaim>(ctx, &claim.namespace().unwrap_or_default());
+    let claims = apply::api::<PersistentVolumeClaim>(ctx, &claim.namespace().unwrap_or_default());
     let claim = PersistentVolumeClaim { status: Some(status), ..claim.clone() };
     ctx.caches.assume(claims.replace_status(&claim.name_any(), &PostParams::default(), &claim).await?);
     Ok(())
@@ -266,10 +266,10 @@ async fn provision(ctx: &Ctx, claim: &PersistentVolumeClaim, volume: &Persistent
             Ok(())
         }
         // It was made before a restart; the watch brings it.
-        Err(error) if act::is_taken(&error) => Ok(()),
+        Err(error) if apply::is_taken(&error) => Ok(()),
         Err(error) => {
             let why =
-                format!("Error creating provisioned PV object for claim {}: {}", Key::of(claim), act::text(&error));
+                format!("Error creating provisioned PV object for claim {}: {}", Key::of(claim), apply::text(&error));
             ctx.events.warning(claim, "ProvisioningFailed", why);
             Err(error)
         }
@@ -283,7 +283,12 @@ async fn write_volume(ctx: &Ctx, volume: &PersistentVolume) -> Result<(), kube::
     Ok(())
 }
 
-async fn write_phase(ctx: &Ctx, volume: &PersistentVolume, phase: &str, why: Option<&Tell>) -> Result<(), kube::Error> {
+async fn write_phase(
+    ctx: &Ctx,
+    volume: &PersistentVolume,
+    phase: &str,
+    why: Option<&ClaimEvent>,
+) -> Result<(), kube::Error> {
     let status = json!({"phase": phase, "message": why.map(|why| &why.message)});
     let patch = json!({"metadata": {"uid": volume.metadata.uid}, "status": status});
     let volumes: Api<PersistentVolume> = Api::all(ctx.client.clone());

@@ -49,7 +49,7 @@ fn class(name: &str, more: Value) -> Arc<StorageClass> {
 }
 
 fn show(step: claim::Step) -> String {
-    let told = |tell: Option<claim::Tell>| tell.map(|tell| format!(" {}", tell.reason)).unwrap_or_default();
+    let told = |tell: Option<claim::ClaimEvent>| tell.map(|tell| format!(" {}", tell.reason)).unwrap_or_default();
     match step {
         claim::Step::Nothing => "nothing".to_owned(),
         claim::Step::Update(claim) => {

@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 
 use ronde_runtime::volumes::BOUND_BY_CONTROLLER;
 
-use super::{PROVISIONED_BY, PROVISIONER, VOLUME_PROTECTION, claim::Tell};
+use super::{PROVISIONED_BY, PROVISIONER, VOLUME_PROTECTION, claim::ClaimEvent};
 
 /// The next write.
 #[derive(Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub enum Step {
     Nothing,
     /// Write the volume as it is given here.
     Update(Box<PersistentVolume>),
-    Phase(&'static str, Option<Tell>),
+    Phase(&'static str, Option<ClaimEvent>),
     /// Remove the directory, then the volume.
     Delete(PathBuf),
 }
@@ -98,10 +98,10 @@ fn released(volume: &PersistentVolume, root: &Path) -> Step {
 }
 
 fn failed(volume: &PersistentVolume, reason: &'static str, message: &str) -> Step {
-    set_phase(volume, "Failed", Some(Tell { is_warning: true, reason, message: message.to_owned() }))
+    set_phase(volume, "Failed", Some(ClaimEvent { is_warning: true, reason, message: message.to_owned() }))
 }
 
-fn set_phase(volume: &PersistentVolume, wanted: &'static str, tell: Option<Tell>) -> Step {
+fn set_phase(volume: &PersistentVolume, wanted: &'static str, tell: Option<ClaimEvent>) -> Step {
     if phase(volume) == wanted { Step::Nothing } else { Step::Phase(wanted, tell) }
 }
 

@@ -26,7 +26,7 @@ use kube::{
 };
 use parking_lot::Mutex;
 use ronde_apiserver::{Apiserver, world::World};
-use ronde_control::{elastic::pod::AgentSettings, operator, scheduling::Scheduler, vcjob::objects::KeySource};
+use ronde_control::{elastic::pod::AgentSettings, operator, scheduling::Scheduler, ssh_keys::KeySource};
 use ronde_machine::volumeclaims::VolumeClaims;
 use ronde_runtime::{
     runner::{Clock, Runner},

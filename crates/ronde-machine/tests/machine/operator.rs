@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 use ronde_api::Job;
 use ronde_control::{
     elastic::pod::AgentSettings,
-    operator::{self, LEASE, News, OperatorError, Options},
+    operator::{self, LEASE, OperatorError, OperatorEvent, Options},
     scheduling::Scheduler,
-    vcjob::objects::KeySource,
+    ssh_keys::KeySource,
 };
 use serde_json::json;
 use tokio::{task::JoinHandle, time::Instant};
@@ -61,7 +61,7 @@ impl Operator {
             identity: identity.to_owned(),
         };
         let told = news.clone();
-        let tell = move |news: News<'_>| told.lock().push(format!("{news:?}"));
+        let tell = move |news: OperatorEvent<'_>| told.lock().push(format!("{news:?}"));
         let stop = CancellationToken::new();
         let run = operator::run(options, stop.clone(), tell);
         Self { news, line, stop, task: tokio::spawn(async { (run.await, Instant::now()) }) }

@@ -13,13 +13,19 @@ use futures::{
     future::{pending, ready},
 };
 use http::Method;
-use k8s_openapi::api::{core::v1::Pod, scheduling::v1::PriorityClass};
+use k8s_openapi::api::{
+    core::v1::{Namespace, Pod},
+    scheduling::v1::PriorityClass,
+};
 use kube::{
     ResourceExt as _,
     api::{DeleteParams, ListParams},
 };
-use ronde_api::{Job, JobPhase, JobStatus, TrainingJob, TrainingJobPhase, TrainingJobStatus};
-use ronde_runtime::pods::{is_deleted, phase};
+use ronde_api::{Command, Job, JobPhase, JobStatus, TrainingJob, TrainingJobPhase, TrainingJobStatus};
+use ronde_runtime::{
+    pods::{is_deleted, phase},
+    podstatus::node_of,
+};
 use serde_json::json;
 use tokio::{
     task::JoinHandle,
@@ -27,7 +33,7 @@ use tokio::{
 };
 
 use crate::{
-    cluster::{Before, Cluster, create, delete, patch_status, within},
+    cluster::{Before, Cluster, create, delete, patch, patch_status, within},
     kubelet,
 };
 
@@ -121,7 +127,7 @@ async fn a_job_that_is_preempted_again_and_again_completes() -> anyhow::Result<(
         world.says("low", "preempted by hi (priority high); needs ").await?;
         world.remove("hi").await?;
         world.wait_for("low", JobPhase::Running).await?;
-        world.says("low", "3 of 3 pods have started").await?;
+        world.says("low", "3 of 3 pods started").await?;
     }
     let events = world.cluster.events("low").await?;
     assert!(
@@ -131,6 +137,67 @@ async fn a_job_that_is_preempted_again_and_again_completes() -> anyhow::Result<(
     );
     world.complete("low").await?;
     assert_eq!(world.status("low").await?.retry_count, 0);
+    running.stop().await;
+    world.end().await;
+    Ok(())
+}
+
+/// Tells how many pods of a job have ever been given a node.
+async fn bound(world: &World, name: &str) -> anyhow::Result<usize> {
+    let pods = world.cluster.api::<Pod>().list(&ListParams::default()).await?;
+    let is_of = |pod: &&Pod| pod.name_any().starts_with(&format!("{name}-"));
+    Ok(pods.iter().filter(is_of).filter(|pod| !node_of(pod).is_empty()).count())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_restarted_keeps_its_room_from_less_important_ones() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let running = world.cluster.control().await?;
+    world.submit("hi", "high").await?;
+    world.wait_for("hi", JobPhase::Running).await?;
+    world.submit("low", "").await?;
+    world.says("low", "needs ").await?;
+    for version in 1..4 {
+        let target = json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "hi", "controller": true,
+            "uid": world.cluster.api::<Job>().get("hi").await?.uid(),
+        });
+        let command = json!({"metadata": {"generateName": "restart-"}, "action": "RestartJob", "target": target});
+        create(&world.cluster.api::<Command>(), command).await?;
+        let look = || async {
+            anyhow::ensure!(bound(&world, "low").await? == 0, "low has got the room");
+            let status = world.status("hi").await?;
+            Ok((status.version == version && status.state.phase == Some(JobPhase::Running)).then_some(()))
+        };
+        within("hi runs again", SOON, look).await?;
+    }
+    assert_eq!(world.status("hi").await?.retry_count, 0);
+    running.stop().await;
+    world.end().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_pods_are_refused_says_why_until_they_are_not() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let running = world.cluster.control().await?;
+    let label = "pod-security.kubernetes.io/enforce";
+    patch(&world.cluster.all::<Namespace>(), "default", json!({"metadata": {"labels": {label: "baseline"}}})).await?;
+    let template = json!({"spec": {"hostNetwork": true, "containers": [{"name": "c", "image": "x"}]}});
+    let spec = json!({"tasks": [{"name": "worker", "replicas": 1, "template": template}]});
+    create(&world.cluster.api::<Job>(), json!({"metadata": {"name": "host"}, "spec": spec})).await?;
+    world.says("host", "pods \"host-worker-0\" is forbidden: violates PodSecurity \"baseline:latest\": host ").await?;
+    let specs = json!({"launcher": {"template": template}, "worker": {"replicas": 1, "template": template}});
+    let training = json!({"metadata": {"name": "lm"}, "spec": {"etReplicaSpecs": specs}});
+    create(&world.cluster.api::<TrainingJob>(), training).await?;
+    let says = || async {
+        let status = world.cluster.api::<TrainingJob>().get("lm").await?.status.unwrap_or_default();
+        Ok(status.message.contains("violates PodSecurity").then_some(()))
+    };
+    within("the training job says why", SOON, says).await?;
+    patch(&world.cluster.all::<Namespace>(), "default", json!({"metadata": {"labels": {label: null}}})).await?;
+    world.wait_for("host", JobPhase::Running).await?;
+    assert!(!world.status("host").await?.state.message.contains("forbidden"));
     running.stop().await;
     world.end().await;
     Ok(())

@@ -70,7 +70,7 @@ async fn a_pod_goes_where_a_volume_for_it_exists() -> anyhow::Result<()> {
     let used = json!({"schedulerName": "volcano",
         "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]});
     create(&cluster.api::<Pod>(), pod("user", used)).await?;
-    let why = "FailedScheduling claim `data` waits for a volume: none is free that would do, and nobody makes any";
+    let why = "FailedScheduling claim `data` waits for a volume: no free volume matches, and none can be provisioned";
     let told = || async { Ok(cluster.events("user").await?.contains(&why.to_owned()).then_some(())) };
     within("it says what it waits for", SOON, told).await?;
     let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]});

@@ -21,7 +21,7 @@ use ronde_control::{
     elastic::pod::AgentSettings,
     install,
     scheduling::Scheduler,
-    vcjob::{objects::KeySource, plugins::keys::KeyPair},
+    ssh_keys::{KeyPair, KeySource},
 };
 use ronde_machine::{
     admission::OwnKinds,

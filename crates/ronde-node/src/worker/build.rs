@@ -8,7 +8,7 @@ use k8s_openapi::{
 };
 use ronde_process::{Capabilities, Credentials, Program, become_program::PATH_DEFAULT};
 
-use super::account::Account;
+use super::{account::Account, volumes::is_shared};
 use crate::{
     env::expand,
     lifecycle::Cause,
@@ -238,7 +238,7 @@ fn volume_mount(inputs: &Inputs<'_>, mount: &VolumeMount, env: &[(String, String
     Ok(Mount {
         source: Source::Path { path: path.clone(), inside },
         target: mount.mount_path.clone(),
-        read_only: mount.read_only.unwrap_or(false),
+        read_only: mount.read_only.unwrap_or(false) || is_shared(inputs.pod, &mount.name),
     })
 }
 

@@ -140,7 +140,8 @@ impl Worker {
             volumes.iter().map(|volume| self.put_volume(volume, sources, &tokens, now)).collect();
         put.into_iter().collect::<Result<(), Cause>>()?;
         self.volumes_of = Some(self.desired.borrow().sources);
-        places::place(&self.pod, &self.folder, &self.ctx.caches)
+        let supplies = places::Supplies { caches: &self.ctx.caches, shared: &self.node.shared };
+        places::place(&self.pod, &self.folder, supplies)
     }
 
     fn put_volume(&self, volume: &Volume, sources: &Sources, tokens: &Tokens, now: Timestamp) -> Result<(), Cause> {

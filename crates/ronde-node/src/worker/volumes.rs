@@ -40,12 +40,20 @@ pub fn failed(volume: &str, why: impl std::fmt::Display) -> Cause {
     }
 }
 
+/// What volumes come from that are more than a folder of their pod.
+#[derive(Clone, Copy)]
+pub struct Supplies<'a> {
+    pub caches: &'a Caches,
+    /// What all pods share, by the name of its CSI driver.
+    pub shared: &'a BTreeMap<String, PathBuf>,
+}
+
 /// Where the volumes are that need no content of ours.
-pub fn place(pod: &Pod, folder: &PodFolder, caches: &Caches) -> Result<BTreeMap<String, String>, Cause> {
+pub fn place(pod: &Pod, folder: &PodFolder, supplies: Supplies<'_>) -> Result<BTreeMap<String, String>, Cause> {
     let Some(spec) = &pod.spec else { return Ok(BTreeMap::new()) };
     let mut places = BTreeMap::new();
     for volume in spec.volumes.iter().flatten() {
-        let path = place_one(pod, spec, folder, caches, volume)?;
+        let path = place_one(pod, spec, folder, supplies, volume)?;
         places.insert(volume.name.clone(), path.to_string_lossy().into_owned());
     }
     Ok(places)
@@ -55,7 +63,7 @@ fn place_one(
     pod: &Pod,
     spec: &PodSpec,
     folder: &PodFolder,
-    caches: &Caches,
+    supplies: Supplies<'_>,
     volume: &Volume,
 ) -> Result<PathBuf, Cause> {
     let name = &volume.name;
@@ -72,11 +80,21 @@ fn place_one(
     }
     if let Some(claim) = &volume.persistent_volume_claim {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let path = claimed(caches, namespace, &claim.claim_name).map_err(|why| failed(name, why))?;
+        let path = claimed(supplies.caches, namespace, &claim.claim_name).map_err(|why| failed(name, why))?;
         own_by_group(&path, spec);
         return Ok(path);
     }
+    if let Some(csi) = &volume.csi {
+        let found = supplies.shared.get(&csi.driver).cloned();
+        return found.ok_or_else(|| failed(name, format!("driver name {} not found", csi.driver)));
+    }
     Err(failed(name, "this kind of volume is not supported on one machine"))
+}
+
+/// Whether no pod may change a volume, because all of them share it.
+pub fn is_shared(pod: &Pod, volume: &str) -> bool {
+    let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.any(|it| it.name == volume && it.csi.is_some())
 }
 
 /// Whether the files of a volume come from the API.

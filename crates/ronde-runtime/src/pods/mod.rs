@@ -1,16 +1,18 @@
 //! What the workload controllers know of pods: building one from a template, owning them, reading their state.
 //!
-//! Everything in this file is pure. Writing pods to the cluster is in [`act`], who ended a pod in [`disruption`], names from
+//! Everything in this file is pure. Writing pods to the cluster is in [`apply`], who ended a pod in [`disruption`], names from
 //! contents in [`hash`], letting go of pods without an owner in [`orphans`], the order in which pods are given up in [`rank`],
-//! what is wrong with containers in [`trouble`].
+//! how one fares in [`state`], what a quota counts in [`quota`], what is wrong with containers in [`trouble`].
 
-pub mod act;
+pub mod apply;
 pub mod backoff;
 pub mod disruption;
 pub mod hash;
 pub mod orphans;
+pub mod quota;
 pub mod rank;
 pub mod resources;
+pub mod state;
 pub mod trouble;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -25,7 +27,7 @@ use kube::{
     core::{Selector, SelectorExt as _},
 };
 
-use self::act::Owner;
+use self::apply::Owner;
 use crate::watch::{Caches, Change, Key};
 
 const NAME_MAX: usize = 253;

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Resource as _, ResourceExt as _};
 
 use super::{
-    act::{self, Owner},
+    apply::{self, Owner},
     controller_of,
 };
 use crate::{
@@ -63,7 +63,7 @@ impl<C: Counts> Controller for Orphans<C> {
         let pod = ctx.caches.get::<Pod>(key);
         let Some(pod) = pod.filter(|pod| is_orphan::<C>(&ctx.caches, pod)) else { return Ok(None) };
         if is_really_orphan::<C>(ctx, &pod).await? {
-            act::let_go(ctx, &pod, C::FINALIZER).await?;
+            apply::let_go(ctx, &pod, C::FINALIZER).await?;
         }
         Ok(None)
     }
@@ -77,7 +77,7 @@ fn is_orphan<C: Counts>(caches: &Caches, pod: &Pod) -> bool {
 /// Asks the server: the caches of owners and pods may be of different times.
 async fn is_really_orphan<C: Counts>(ctx: &Ctx, pod: &Pod) -> Result<bool, kube::Error> {
     let Some((key, uid)) = owner::<C>(pod) else { return Ok(true) };
-    let found = act::api::<C::Owner>(ctx, &key.namespace).get_opt(&key.name).await?;
+    let found = apply::api::<C::Owner>(ctx, &key.namespace).get_opt(&key.name).await?;
     Ok(is_left::<C>(found.as_ref(), &uid))
 }
 

@@ -45,7 +45,7 @@ struct Refused {
 
 /// What a node says to a class by itself, whatever runs on others and whatever is held.
 #[derive(Debug, Clone, Copy)]
-enum Answer {
+enum NodeAnswer {
     Absent,
     /// It has room.
     Open,
@@ -61,7 +61,7 @@ enum Answer {
 /// What all nodes say by themselves, by their slots.
 #[derive(Debug, Clone, Default)]
 struct Answers {
-    list: Vec<Answer>,
+    list: Vec<NodeAnswer>,
     reasons: Vec<Refusal>,
     numbers: BTreeMap<Refusal, u32>,
 }
@@ -70,11 +70,11 @@ impl Answers {
     fn ask(&mut self, slot: usize, class: &Class, nodes: &Nodes) {
         let place = &nodes.slots[slot];
         self.list[slot] = match refusal(class, place) {
-            _ if !place.is_present => Answer::Absent,
-            None => Answer::Open,
+            _ if !place.is_present => NodeAnswer::Absent,
+            None => NodeAnswer::Open,
             Some(refusal) => {
                 let lacking = if let Refusal::Lacks(id) = refusal { Some(id) } else { None };
-                Answer::Refuses {
+                NodeAnswer::Refuses {
                     reason: self.number(refusal),
                     free: lacking.map_or(0, |id| place.room(id, Mode::Now)),
                     is_offered: lacking.is_some_and(|id| place.alloc.get(id) > 0),
@@ -98,7 +98,7 @@ impl Answers {
     fn sum_up(&self, class: &Class, nodes: &Nodes) -> Vec<Refused> {
         let mut sums = vec![(0, false, None::<(i64, Reverse<u32>, usize)>); self.reasons.len()];
         for (slot, answer) in self.list.iter().enumerate() {
-            let Answer::Refuses { reason, free, is_offered, rank } = *answer else { continue };
+            let NodeAnswer::Refuses { reason, free, is_offered, rank } = *answer else { continue };
             let (count, offered, most) = &mut sums[reason as usize];
             *count += 1;
             *offered |= is_offered;
@@ -140,7 +140,7 @@ impl Census {
         let group = cluster.groups.get(state.group);
         let mut room = Vec::new();
         let mut others: BTreeMap<Refusal, Refused> = BTreeMap::new();
-        let open = answers.list.iter().enumerate().filter(|(_, answer)| matches!(answer, Answer::Open));
+        let open = answers.list.iter().enumerate().filter(|(_, answer)| matches!(answer, NodeAnswer::Open));
         for place in open.map(|(slot, _)| &cluster.nodes.slots[slot]) {
             let labels = &place.node.labels;
             let rule = rules.as_ref();
@@ -156,7 +156,7 @@ impl Census {
         let refused = answers.reasons.iter().cloned().zip(answers.sum_up(&class, &cluster.nodes));
         let mut refused: Vec<_> = refused.filter(|(_, refused)| refused.count > 0).chain(others).collect();
         refused.sort_by(|a, b| b.1.count.cmp(&a.1.count).then_with(|| a.0.cmp(&b.0)));
-        let nodes = answers.list.iter().filter(|answer| !matches!(answer, Answer::Absent)).count();
+        let nodes = answers.list.iter().filter(|answer| !matches!(answer, NodeAnswer::Absent)).count();
         let names = (0..cluster.resources.len()).map(|id| cluster.resources.name(id).to_string()).collect();
         Self { serial, nodes, room, refused, names, answers }
     }
@@ -223,12 +223,12 @@ impl Census {
             Refusal::Mismatch(Mismatch::Volume) => say("is", "are", "not where the volumes are"),
             Refusal::Lacks(PODS_ID) => say("takes", "take", "no more pods"),
             Refusal::Lacks(id) => say("lacks", "lack", &self.lack(*id, refused)),
-            Refusal::Port => say("has", "have", "a wanted host port taken"),
-            Refusal::Rule(Rule::Affinity) => say("is", "are", "not near the pods that it wants near"),
-            Refusal::Rule(Rule::AntiAffinity) => say("is", "are", "near pods that it wants away"),
-            Refusal::Rule(Rule::Unwanted) => say("is", "are", "near pods that want it away"),
-            Refusal::Rule(Rule::Spread) => say("has", "have", "too many already to be spread evenly"),
-            Refusal::Held => say("is", "are", "held for others"),
+            Refusal::Port => say("has", "have", "a requested host port in use"),
+            Refusal::Rule(Rule::Affinity) => say("does", "do", "not match the pod affinity rules"),
+            Refusal::Rule(Rule::AntiAffinity) => say("does", "do", "not match the pod anti-affinity rules"),
+            Refusal::Rule(Rule::Unwanted) => say("does", "do", "not match the anti-affinity rules of other pods"),
+            Refusal::Rule(Rule::Spread) => say("does", "do", "not match the topology spread constraints"),
+            Refusal::Held => say("is", "are", "reserved for others"),
         }
     }
 
@@ -249,7 +249,7 @@ fn ask(class: &Class, nodes: &Nodes, before: Option<(u64, &Census)>) -> Answers 
     let known = before.and_then(|(seen, census)| Some((nodes.changed_since(seen)?, &census.answers)));
     let known = known.filter(|(changed, _)| changed.len() <= nodes.slots.len());
     let mut answers = known.map_or_else(Answers::default, |(_, answers)| answers.clone());
-    answers.list.resize(nodes.slots.len(), Answer::Absent);
+    answers.list.resize(nodes.slots.len(), NodeAnswer::Absent);
     match known {
         Some((changed, _)) => changed.iter().for_each(|slot| answers.ask(*slot as usize, class, nodes)),
         None => (0..nodes.slots.len()).for_each(|slot| answers.ask(slot, class, nodes)),

@@ -77,7 +77,7 @@ pub struct Gang {
 
 impl Gang {
     /// Looks at the pods of a group; they are to be sorted.
-    pub fn of(cluster: &Cluster, slot: usize) -> Option<Self> {
+    pub fn of_group(cluster: &Cluster, slot: usize) -> Option<Self> {
         let state = cluster.groups.get(slot);
         let group = state.group.as_ref()?;
         let mut counts = Counts::default();

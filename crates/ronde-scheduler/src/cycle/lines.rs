@@ -13,7 +13,7 @@ use crate::{
 
 /// The place of a group in its line: half gangs first, then by priority, by what it has, by age and by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct LinePlace {
     is_half: Reverse<bool>,
     priority: Reverse<i32>,
     share: i64,
@@ -22,8 +22,8 @@ struct Place {
     slot: usize,
 }
 
-impl Place {
-    fn of(cluster: &Cluster, slot: usize, is_gang: bool) -> Self {
+impl LinePlace {
+    fn of_group(cluster: &Cluster, slot: usize, is_gang: bool) -> Self {
         let state = cluster.groups.get(slot);
         Self {
             is_half: Reverse(is_gang && state.bound > 0),
@@ -46,7 +46,7 @@ fn share(cluster: &Cluster, state: &GroupState) -> i64 {
 /// The lines before all queues.
 #[derive(Debug, Default)]
 pub struct Lines {
-    by_account: BTreeMap<usize, BTreeSet<Place>>,
+    by_account: BTreeMap<usize, BTreeSet<LinePlace>>,
     /// How many groups stand before each queue and those below it.
     waiting: Vec<usize>,
     /// The groups are gangs that wait for their minimum.
@@ -59,19 +59,19 @@ impl Lines {
     }
 
     pub fn join(&mut self, cluster: &Cluster, ledger: &Ledger, account: usize, slot: usize) {
-        if self.by_account.entry(account).or_default().insert(Place::of(cluster, slot, self.is_for_gangs)) {
+        if self.by_account.entry(account).or_default().insert(LinePlace::of_group(cluster, slot, self.is_for_gangs)) {
             ledger.path(account).into_iter().for_each(|index| self.waiting[index] += 1);
         }
     }
 
     /// Returns every queue with a line, and the groups in it in their order.
     pub fn all(&self) -> Vec<(usize, Vec<usize>)> {
-        let line = |line: &BTreeSet<Place>| line.iter().map(|place| place.slot).collect();
+        let line = |line: &BTreeSet<LinePlace>| line.iter().map(|place| place.slot).collect();
         self.by_account.iter().map(|(account, places)| (*account, line(places))).collect()
     }
 
     /// Takes the next group out of its line: down the tree by priority and share of the queues.
-    pub fn next(&mut self, ledger: &Ledger) -> Option<(usize, usize)> {
+    pub fn next_group(&mut self, ledger: &Ledger) -> Option<(usize, usize)> {
         let mut account = 0;
         while !self.by_account.contains_key(&account) {
             let children = ledger.accounts[account].children.iter().filter(|child| self.waiting[**child] > 0);

@@ -11,6 +11,7 @@ pub mod ledger;
 pub mod lines;
 pub mod place;
 pub mod preempt;
+pub mod rerun;
 pub mod room;
 pub mod rules;
 pub mod surplus;
@@ -54,6 +55,8 @@ pub enum Wait {
     Coming,
     /// Room is held for it until those who run there end.
     Held,
+    /// Room is kept for a more important group that begins anew.
+    KeptFor(GroupId),
     Miss(Miss),
 }
 
@@ -69,6 +72,7 @@ pub fn run(cluster: &mut Cluster, now: Time) -> Plan {
     // 3. keep room for those who have it promised
     let lines = cycle.line_up(&todo.gangs);
     cycle.hold_promises(&lines);
+    cycle.find_reruns();
     // 4. place gangs, whole or not at all
     cycle.place_gangs(lines);
     // 5. place what is above the minimum
@@ -103,6 +107,8 @@ pub struct Cycle<'a> {
     blocked: BTreeSet<usize>,
     /// Queues with a group that room is held for.
     holders: BTreeSet<usize>,
+    /// Groups that begin anew, and what their minimum takes.
+    reruns: Vec<(usize, Vec<(usize, i64)>)>,
     /// Attempts to push others out that failed in this cycle.
     hopeless: Vec<preempt::Attempt>,
 }
@@ -121,6 +127,7 @@ impl<'a> Cycle<'a> {
             completed: Vec::new(),
             blocked: BTreeSet::new(),
             holders: BTreeSet::new(),
+            reruns: Vec::new(),
             hopeless: Vec::new(),
         }
     }
@@ -176,7 +183,7 @@ impl<'a> Cycle<'a> {
     }
 
     fn place_gangs(&mut self, mut lines: Lines) {
-        while let Some((account, slot)) = lines.next(&self.ledger) {
+        while let Some((account, slot)) = lines.next_group(&self.ledger) {
             let Err(wait) = self.place_gang(account, slot) else { continue };
             let is_strict = self.ledger.accounts[account].queue.dequeue == Dequeue::Fifo;
             // Who lacks pods of its own does not keep others waiting.
@@ -208,6 +215,9 @@ impl<'a> Cycle<'a> {
             return Err(Wait::Miss(Miss::Lacking(lacking.clone())));
         }
         let request = minimum_request(self.cluster, &gang);
+        if let Some(ahead) = self.kept_for(slot, &request) {
+            return Err(Wait::KeptFor(ahead));
+        }
         if let Some(exceeded) = self.exceeded(account, slot, &request, true) {
             let asks = Asks { account, slot, gang: &gang, limited_by: self.ledger.find(&exceeded.queue) };
             return Err(self.make_room(&asks).unwrap_or(Wait::QueueLimit(exceeded)));
@@ -345,7 +355,7 @@ impl Cluster {
             return Some(gang.clone());
         }
         self.groups.get_mut(slot).sort(&self.pods);
-        let gang = Arc::new(Gang::of(self, slot)?);
+        let gang = Arc::new(Gang::of_group(self, slot)?);
         self.groups.get_mut(slot).gang = Some(gang.clone());
         Some(gang)
     }

@@ -17,7 +17,7 @@ impl Cycle<'_> {
                 progress.insert(slot, Progress { gang, next: 0 });
             }
         }
-        while let Some((account, slot)) = lines.next(&self.ledger) {
+        while let Some((account, slot)) = lines.next_group(&self.ledger) {
             let Some(progress) = progress.get_mut(&slot) else { continue };
             if self.place_next(account, slot, progress) {
                 lines.join(self.cluster, &self.ledger, account, slot);
@@ -31,7 +31,11 @@ impl Cycle<'_> {
             progress.next += 1;
             let class = self.cluster.pods.get(bundle.pods[0]).class;
             let request = request_of(self.cluster, bundle.pods.iter());
-            if self.cluster.capacity(class, Mode::Now) == 0 || self.exceeded(account, slot, &request, true).is_some() {
+            let is_kept = self.kept_for(slot, &request).is_some();
+            if is_kept
+                || self.cluster.capacity(class, Mode::Now) == 0
+                || self.exceeded(account, slot, &request, true).is_some()
+            {
                 continue;
             }
             if let Some(placement) = try_surplus(self.cluster, slot, &progress.gang, bundle) {

@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_job_that_runs_says_what_it_lacks() {
-        let message = "1 of 2 workers run; elastic-training-worker-1 waits: no node has enough";
+        let message = "1 of 2 workers are running; elastic-training-worker-1 waits: no node has enough";
         let page = page(json!({"phase": "Running", "reason": "TrainingJobRunning", "message": message}));
         let now = NOW.parse().unwrap();
         assert_eq!(page.lines(false, arena(), now)[6], format!("Reason:      {message}"));

@@ -1,9 +1,17 @@
 //! The part of `ronde up` that makes the machine a cluster: the node and the controllers behind the API.
 
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{
+    fs::Permissions,
+    io,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use ronde_apiserver::Server;
-use ronde_control::{elastic::pod::AgentSettings, operator, scheduling::Scheduler, vcjob::objects::KeySource};
+use ronde_control::{elastic::pod::AgentSettings, operator, scheduling::Scheduler, ssh_keys::KeySource};
+use ronde_launch::agent::install;
 use ronde_machine::{
     deployment::Deployments,
     job::{Jobs, ttl::TtlAfterFinished},
@@ -37,6 +45,8 @@ use crate::{
     printer::Printer,
 };
 
+/// The name under which pods mount the program.
+const PROGRAM_DRIVER: &str = "program.ronde.dev";
 /// Controllers and workers finish what they are writing.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -51,6 +61,8 @@ pub enum NodeError {
     Controllers { source: Box<kube::Error> },
     #[error("cannot find the program itself")]
     Program { source: io::Error },
+    #[error("cannot bring the program to where pods mount it")]
+    Share { source: io::Error },
 }
 
 impl Failure for NodeError {
@@ -112,6 +124,7 @@ pub fn prepare(
     }
     raise_file_limit();
     let program = std::env::current_exe().map_err(|source| NodeError::Program { source })?;
+    let shared = share(&program, &data_dir.path().join("node")).map_err(|source| NodeError::Share { source })?;
     let options = Options {
         data_dir: data_dir.path().to_owned(),
         program,
@@ -120,8 +133,25 @@ pub fn prepare(
         pod_processes: args.node.pod_pids_limit,
         home,
         machine_env: context.environment.for_pods.clone(),
+        shared: [(PROGRAM_DRIVER.to_owned(), shared)].into(),
     };
     runtime.block_on(Prepared::new(options)).map(Some).map_err(|source| NodeError::Start { source })
+}
+
+/// Puts the program into a folder that pods mount: the very file, if it is on the same disk as the data directory. A program
+/// that replaces it gets a folder of its own, because pods that run keep theirs; without pods no other is needed.
+fn share(program: &Path, node: &Path) -> io::Result<PathBuf> {
+    let meta = fs_err::metadata(program)?;
+    let (all, own) = (node.join("program"), format!("{:x}-{:x}", meta.ino(), meta.mtime()));
+    let has_pods = fs_err::read_dir(node.join("pods")).is_ok_and(|mut pods| pods.next().is_some());
+    let folder = all.join(own);
+    if install::folder_of(&folder.join("ronde")).is_some() {
+        return Ok(folder);
+    }
+    remove_directory(if has_pods { &folder } else { &all })?;
+    install::install_link(program, &folder)?;
+    fs_err::set_permissions(&folder, Permissions::from_mode(0o755))?;
+    Ok(folder)
 }
 
 /// Every connection through a service takes two files; the usual limit of 1024 is for programs of another kind.
@@ -184,22 +214,14 @@ async fn controllers(
         clock: Clock::real(),
         volumes: VolumeClaims { root: folder.join("volumes"), remove: Arc::new(remove_directory) },
         keys: KeySource::real(),
-        agent: agent_settings(),
+        // The program in pods is this one, also where pods do not see it: in /tmp, for example.
+        agent: AgentSettings { driver: Some(PROGRAM_DRIVER.to_owned()), ..AgentSettings::default() },
         scheduler,
     };
     let mut runner = ronde_machine::runner(options).await?;
     runner.add(ReplicaSets).add(Deployments).add(StatefulSets);
     runner.add(Jobs).add(Orphans::<Jobs>::default()).add(TtlAfterFinished).add(agent);
     Ok(runner)
-}
-
-/// The program in pods is this one, also where pods do not see it: in /tmp, for example.
-fn agent_settings() -> AgentSettings {
-    let own = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
-    own.map_or_else(
-        |_| AgentSettings::default(),
-        |program| AgentSettings { program, image: None, is_of_the_node: true },
-    )
 }
 
 fn remove_directory(path: &Path) -> io::Result<()> {

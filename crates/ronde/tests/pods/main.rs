@@ -105,6 +105,7 @@ transcripts! {
     ssh_and_mpi: ["root", "/usr/sbin/sshd", "ssh", "mpirun"];
     stateful_set: ["python3"];
     training_job: ["training"];
+    training_job_baseline: [];
     training_job_ssh: ["training", "root", "/usr/sbin/sshd", "ssh"];
     volumes: ["root"];
 }

@@ -125,8 +125,8 @@ fn every_fault_of_a_malformed_job_is_told() {
         &spec,
         &[
             "spec.queue: there is no queue \"nowhere\"",
-            "spec.tasks[3].name: its last pod would be called \
-         \"mnist-tttttttttttttttttttttttttttttttttttttttttttttttttttttttttt-10\", which has 67 characters; 63 are allowed",
+            "spec.tasks[3].name: its last pod would be named \
+         \"mnist-tttttttttttttttttttttttttttttttttttttttttttttttttttttttttt-10\", which has 67 characters; at most 63 are allowed",
             "spec.minAvailable: 20 is more than the replicas of all tasks, which are 15",
             "spec.maxRetry: -1 is less than 0",
             "spec.ttlSecondsAfterFinished: -5 is less than 0",
@@ -135,15 +135,15 @@ fn every_fault_of_a_malformed_job_is_told() {
          characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used \
          for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
             "spec.schedulerName: has more than 63 characters",
-            "spec.tasks[2].name: another task is called \"a\"",
+            "spec.tasks[2].name: another task is named \"a\"",
             "spec.tasks[3].minAvailable: 12 is more than replicas, which is 11",
             "spec.tasks[0].dependsOn.iteration: \"most\" is not one of any, all",
             "spec.tasks[0].dependsOn.name[1]: there is no task \"ghost\"",
-            "spec.tasks[0].dependsOn: no pod could ever be made: \"a\" waits for \"b\" waits for itself",
-            "spec.policies[0].exitCode: stands beside an event: a policy has one of both",
-            "spec.plugins.magic: there is no plugin \"magic\"; there are env, svc, ssh, tensorflow, mpi, pytorch, ray, \
+            "spec.tasks[0].dependsOn: circular dependency: \"a\" waits for \"b\" waits for itself",
+            "spec.policies[0].exitCode: cannot be combined with event: set either event or exitCode",
+            "spec.plugins.magic: unknown plugin \"magic\"; known plugins: env, svc, ssh, tensorflow, mpi, pytorch, ray, \
          hcclrank",
-            "spec.networkTopology.highestTierName: stands beside highestTierAllowed: a tier has one",
+            "spec.networkTopology.highestTierName: cannot be combined with highestTierAllowed: set one of them",
         ],
     );
 }
@@ -153,22 +153,22 @@ fn more_pods_than_a_controller_can_hold_are_refused() {
     let of =
         |replicas: [i32; 2]| json!({"queue": "default", "tasks": [task("a", replicas[0]), task("b", replicas[1])]});
     check_job("as many as there may be", &of([9_999, 1]), &[]);
-    check_job("too many", &of([9_999, 2]), &["spec.tasks: have 10001 pods together, 10000 are allowed"]);
+    check_job("too many", &of([9_999, 2]), &["spec.tasks: have 10001 pods in total, at most 10000 are allowed"]);
     check_job("by far", &of([i32::MAX, 1]), &["spec.tasks[0].replicas: 2147483647 is more than 10000"]);
 }
 
 #[test]
 fn a_job_without_tasks_is_refused() {
-    check_job("no tasks", &json!({"plugins": {"mpi": []}}), &["spec.tasks: a job has at least one task"]);
+    check_job("no tasks", &json!({"plugins": {"mpi": []}}), &["spec.tasks: must have at least one task"]);
 }
 
 #[test]
 fn a_queue_must_be_open_and_an_end_of_the_tree() {
     let rows: [(&str, &[&str]); 5] = [
         ("team-a", &[]),
-        ("shut", &["spec.queue: queue \"shut\" takes nothing new: it is Closed"]),
-        ("root", &["spec.queue: jobs cannot wait in `root`: it is the queue above all others"]),
-        ("dept", &["spec.queue: jobs cannot wait in \"dept\": it has queues below it, such as \"dept-x\""]),
+        ("shut", &["spec.queue: queue \"shut\" does not accept new jobs: it is Closed"]),
+        ("root", &["spec.queue: jobs cannot use `root`, the parent of all queues"]),
+        ("dept", &["spec.queue: jobs cannot use \"dept\": it has child queues, such as \"dept-x\""]),
         ("dept-x", &[]),
     ];
     for (name, expected) in rows {
@@ -182,8 +182,8 @@ fn policies_contradict_themselves_in_many_ways() {
         (
             json!([{}]),
             &[
-                "spec.policies[0].action: says what to do, such as RestartJob",
-                "spec.policies[0].event: a policy has event, events or exitCode",
+                "spec.policies[0].action: must be an action, such as RestartJob",
+                "spec.policies[0].event: set event, events or exitCode",
             ],
         ),
         (
@@ -195,18 +195,21 @@ fn policies_contradict_themselves_in_many_ways() {
              TaskCompleted, TaskFailed, JobUpdated",
             ],
         ),
-        (json!([{"action": "AbortJob", "exitCode": 0}]), &["spec.policies[0].exitCode: 0 is no failure"]),
+        (
+            json!([{"action": "AbortJob", "exitCode": 0}]),
+            &["spec.policies[0].exitCode: 0 means success: name another exit code"],
+        ),
         (
             json!([{"action": "AbortJob", "exitCode": 3}, {"action": "RestartJob", "exitCode": 3}]),
-            &["spec.policies[1].exitCode: 3 stands in this list twice"],
+            &["spec.policies[1].exitCode: 3 appears twice in this list"],
         ),
         (
             json!([{"action": "AbortJob", "events": ["PodFailed", "Unknown"]}, {"action": "RestartJob", "event": "Unknown"}]),
-            &["spec.policies[1].event: \"Unknown\" stands in this list twice"],
+            &["spec.policies[1].event: \"Unknown\" appears twice in this list"],
         ),
         (
             json!([{"action": "AbortJob", "event": "PodFailed"}, {"action": "RestartJob", "events": ["*"]}]),
-            &["spec.policies[1].events[0]: \"*\" stands for every event: no other can stand in this list"],
+            &["spec.policies[1].events[0]: \"*\" matches every event and must be the only entry in this list"],
         ),
         (
             json!([{"action": "AbortJob", "event": "*", "timeout": "-1s"}]),
@@ -235,14 +238,14 @@ fn circles_of_tasks_are_shown() {
     check_job(
         "itself",
         &chain(&[("a", &["a"])]),
-        &["spec.tasks[0].dependsOn: no pod could ever be made: \"a\" waits for itself"],
+        &["spec.tasks[0].dependsOn: circular dependency: \"a\" waits for itself"],
     );
     check_job(
         "two circles",
         &chain(&[("a", &[]), ("c", &["b"]), ("b", &["a", "c"]), ("x", &["y"]), ("y", &["x"])]),
         &[
-            "spec.tasks[1].dependsOn: no pod could ever be made: \"c\" waits for \"b\" waits for itself",
-            "spec.tasks[3].dependsOn: no pod could ever be made: \"x\" waits for \"y\" waits for itself",
+            "spec.tasks[1].dependsOn: circular dependency: \"c\" waits for \"b\" waits for itself",
+            "spec.tasks[3].dependsOn: circular dependency: \"x\" waits for \"y\" waits for itself",
         ],
     );
 }
@@ -304,12 +307,12 @@ fn volumes_have_one_claim_and_a_place_of_their_own() {
         "volumes",
         &with(|spec| spec["volumes"] = volumes),
         &[
-            "spec.volumes[0].volumeClaim: stands beside volumeClaimName: a volume has one of both",
+            "spec.volumes[0].volumeClaim: cannot be combined with volumeClaimName: set one of them",
             "spec.volumes[1].mountPath: another volume is mounted at \"/a\"",
             &format!("spec.volumes[1].volumeClaimName: \"X\": {complaint}"),
             "spec.volumes[2].mountPath: \"c:d\" contains ':'",
-            "spec.volumes[2].volumeClaim: a volume has volumeClaimName or volumeClaim",
-            "spec.volumes[3].mountPath: says where containers find the volume",
+            "spec.volumes[2].volumeClaim: set volumeClaimName or volumeClaim",
+            "spec.volumes[3].mountPath: must be the path at which containers mount the volume",
         ],
     );
 }
@@ -353,7 +356,11 @@ fn names_must_do_as_host_names() {
         validate(&job, &some_queues())
     };
     check("plain", &named("1st.job", json!({})), &[]);
-    check("too long", &named(&"j".repeat(64), json!({})), &["metadata.name: has 64 characters, 63 are allowed"]);
+    check(
+        "too long",
+        &named(&"j".repeat(64), json!({})),
+        &["metadata.name: has 64 characters, at most 63 are allowed"],
+    );
     let complaint = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
                      character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
                      validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
@@ -363,7 +370,7 @@ fn names_must_do_as_host_names() {
         "does not fit",
         &named(&"j".repeat(55), json!({})),
         &[&format!(
-            "spec.tasks[1].name: its last pod would be called \"{}-worker-1\", which has 64 characters; 63 are allowed",
+            "spec.tasks[1].name: its last pod would be named \"{}-worker-1\", which has 64 characters; at most 63 are allowed",
             "j".repeat(55)
         )],
     );
@@ -439,7 +446,7 @@ fn what_has_no_effect_is_told() {
         warnings(&job),
         [
             "spec.tasks[0].policies[0].event: JobUpdated happens to jobs, so this policy of a task never acts",
-            "spec.tasks[0].topologyPolicy: is noted on the pods; where CPUs lie on a machine does not count in placing them",
+            "spec.tasks[0].topologyPolicy: is set on the pods, but scheduling ignores NUMA topology",
             "spec.minSuccess: 9 pods cannot succeed: the job has 3",
         ]
     );

@@ -82,35 +82,35 @@ fn a_queue_stands_below_one_that_can_bear_it() {
             "parent": "dept", "capability": {"cpu": "21"}, "deserved": {"cpu": "7"}, "guarantee": {"resource": {"cpu": "4"}},
         }),
         &[
-            "spec.capability.cpu: 21 is more than that of \"dept\" above, which is 20",
-            "spec.deserved.cpu: the queues below \"dept\" would have 11 together, it has 10",
-            "spec.guarantee.resource.cpu: the queues below \"dept\" would have 6 together, it has 5",
+            "spec.capability.cpu: 21 is more than that of its ancestor \"dept\", which is 20",
+            "spec.deserved.cpu: the child queues of \"dept\" would have 11 in total; it has 10",
+            "spec.guarantee.resource.cpu: the child queues of \"dept\" would have 6 in total; it has 5",
         ],
     );
     check_queue(
         "limited two levels up",
         "deep",
         json!({"parent": "dept-x", "capability": {"cpu": "21"}}),
-        &["spec.capability.cpu: 21 is more than that of \"dept\" above, which is 20"],
+        &["spec.capability.cpu: 21 is more than that of its ancestor \"dept\", which is 20"],
     );
     check_queue("no parent", "q", json!({"parent": "ghost"}), &["spec.parent: there is no queue \"ghost\""]);
-    check_queue("itself", "q", json!({"parent": "q"}), &["spec.parent: \"q\" would stand below itself"]);
-    check_queue("in a circle", "l1", json!({"parent": "l3"}), &["spec.parent: \"l1\" would stand below itself"]);
+    check_queue("itself", "q", json!({"parent": "q"}), &["spec.parent: \"q\" would be its own ancestor"]);
+    check_queue("in a circle", "l1", json!({"parent": "l3"}), &["spec.parent: \"l1\" would be its own ancestor"]);
     check_queue("deep enough", "l5", json!({"parent": "l4"}), &[]);
     check_queue("moves a line elsewhere", "l3", json!({"parent": "dept-x"}), &[]);
     check_queue(
         "moves a line too deep",
         "l1",
         json!({"parent": "dept-x"}),
-        &["spec.parent: 6 queues would stand above each other, 5 may"],
+        &["spec.parent: 6 levels of queues, at most 5 are allowed"],
     );
     check_queue(
         "pods run there",
         "q",
         json!({"parent": "used"}),
-        &["spec.parent: pods run in \"used\": no queue can stand below it"],
+        &["spec.parent: pods run in \"used\", so it cannot have child queues"],
     );
-    check_queue("above root", "root", json!({"parent": "dept"}), &["spec.parent: nothing stands above `root`"]);
+    check_queue("above root", "root", json!({"parent": "dept"}), &["spec.parent: `root` cannot have a parent"]);
 }
 
 fn check_update(what: &str, name: &str, change: impl FnOnce(&mut Queue), expected: &[&str]) {
@@ -130,15 +130,15 @@ fn a_change_must_leave_enough_for_those_below() {
         "less",
         "dept",
         amounts(json!({"weight": 1, "deserved": {"cpu": "3"}, "capability": {"cpu": "3"}})),
-        &["spec.deserved.cpu: 3 is less than the queues below have together, which is 4"],
+        &["spec.deserved.cpu: 3 is less than its child queues have in total, which is 4"],
     );
     check_update(
         "root",
         "root",
         amounts(json!({"weight": 1, "capability": {"cpu": "1"}, "priority": 2})),
         &[
-            "spec.capability.cpu: 1 is less than that of \"dept\" below, which is 20",
-            "spec.capability: may not change: `root` stands for the whole cluster",
+            "spec.capability.cpu: 1 is less than that of its descendant \"dept\", which is 20",
+            "spec.capability: may not change: `root` represents the whole cluster",
         ],
     );
 }
@@ -148,7 +148,7 @@ fn some_queues_cannot_be_deleted() {
     let why = |name: &str| validate_delete(name, &tree(), &[]).unwrap_or_default();
     assert_eq!(why("default"), "queue `default` is always there");
     assert_eq!(why("root"), "queue `root` is always there");
-    assert_eq!(why("dept"), "there are queues below it: `dept-x`");
+    assert_eq!(why("dept"), "it has child queues: `dept-x`");
     assert_eq!(why("dept-x"), "");
     let used = validate_delete("dept-x", &tree(), &["job ns/lm".to_owned()]);
     assert_eq!(used.as_deref(), Some("it is not empty: job ns/lm"));
@@ -172,7 +172,9 @@ fn the_older_form_of_a_hierarchy_is_checked() {
     check_placed(
         "root/a",
         "1/1",
-        &["metadata.annotations[volcano.sh/hierarchy]: \"root/a\" is on the way to queue \"ab\": it must be an end"],
+        &[
+            "metadata.annotations[volcano.sh/hierarchy]: \"root/a\" is an ancestor of queue \"ab\", but only leaf queues take jobs",
+        ],
     );
     check_placed(
         "root/c",
@@ -195,8 +197,8 @@ fn what_has_no_effect_is_told() {
     assert_eq!(
         warnings(&queue),
         [
-            "spec.type: is kept and shown; nothing else reads it",
-            "spec.extendClusters: pods of jobs are marked for forwarding; nothing here sends them to other clusters",
+            "spec.type: is stored and shown, but has no effect",
+            "spec.extendClusters: pods are labeled for forwarding, but nothing here sends them to other clusters",
         ]
     );
 }

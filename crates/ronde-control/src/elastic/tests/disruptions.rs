@@ -26,7 +26,7 @@ fn workers_that_are_evicted_are_replaced_also_if_those_that_fail_are_not() {
         let name = format!("j-worker-{}", if round == 0 { 1 } else { 2 + round });
         preempt(&mut world, &name);
         world.look();
-        assert_eq!(world.status().message, format!("{WHY}; 2 of 3 workers run"));
+        assert_eq!(world.status().message, format!("{WHY}; 2 of 3 workers are running"));
         world.pass(20);
         assert_eq!((world.phase(), world.status().message.as_str()), (Some(Phase::Running), ""));
     }
@@ -80,5 +80,5 @@ fn a_launcher_that_fails_for_want_of_evicted_workers_begins_anew() {
     world.set_phase("j-launcher", "Failed", Some(1));
     world.pass(20);
     let state = (world.phase(), world.status().message);
-    assert_eq!(state, (Some(Phase::Failed), "the launcher has failed with exit code 1".to_owned()));
+    assert_eq!(state, (Some(Phase::Failed), "the launcher failed with exit code 1".to_owned()));
 }

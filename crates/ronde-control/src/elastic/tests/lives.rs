@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::super::{
     fixtures::{World, spec},
-    observed::Around,
+    observed::Capacity,
 };
 
 fn three() -> World {
@@ -44,7 +44,7 @@ fn it_starts_with_the_least_and_grows_when_there_is_room() {
     assert_eq!(world.phase(), Some(Phase::Created), "others may be on their way");
     world.pass(5);
     assert_eq!((world.phase(), world.hosts().as_str()), (Some(Phase::Running), "0"));
-    assert_eq!(world.status().message, "1 of 3 workers run");
+    assert_eq!(world.status().message, "1 of 3 workers are running");
     world.room = 4;
     world.live();
     assert_eq!((world.hosts().as_str(), sizes(&world)), ("0 1 2", vec![1, 3]));
@@ -63,7 +63,7 @@ fn a_job_that_waits_too_long_is_given_up() {
     world.pass(1);
     let status = world.status();
     assert_eq!((status.phase, status.reason.as_str()), (Some(Phase::Failed), "MaxWaitTimeExceeded"));
-    assert_eq!(status.message, "it has not started within 60 s: 1 of 3 workers run");
+    assert_eq!(status.message, "it did not start within 60 s: 1 of 3 workers are running");
     assert!(world.workers().is_empty() && world.group.is_none(), "it gives up its place");
     let mut world = three();
     world.annotate(names::MAX_WAIT_TIME, Some("60"));
@@ -137,7 +137,7 @@ fn more_workers_than_fit_are_rolled_back_in_time() {
     world.pass(1);
     let (outcome, why) = world.outcome("more");
     assert_eq!(outcome, "ScaleFailed");
-    assert_eq!(why, "execution timeout after 60 s: j-worker-4 does not run: its pod has not started");
+    assert_eq!(why, "execution timeout after 60 s: j-worker-4 is not running: its pod has not started");
     assert_eq!((world.phase(), world.hosts().as_str()), (Some(Phase::Running), "0 1 2"));
     assert_eq!(world.workers(), ["j-worker-0", "j-worker-1", "j-worker-2"]);
     world.room = 9;
@@ -225,7 +225,7 @@ fn requests_that_cannot_be_met_fail_with_a_reason() {
     check("too many", &|world| world.scale_out("ask", 2, 60), above);
     let below = "2 fewer than 2 workers is below minReplicas, which is 1";
     check("too few", &|world| world.scale_in("ask", json!({"count": 2}), 60), below);
-    check("more than there are", &|world| world.scale_in("ask", json!({"count": 5}), 60), "the job has 2 workers only");
+    check("more than there are", &|world| world.scale_in("ask", json!({"count": 5}), 60), "the job has only 2 workers");
     let nobody = json!({"podNames": ["j-worker-7", "j-worker-0", "x"]});
     check("nobody", &|world| world.scale_in("ask", nobody.clone(), 60), "the job has no worker j-worker-7, x");
     check("none", &|world| world.scale_out("ask", 0, 60), "spec.toAdd.count: 0 is less than 1");
@@ -271,7 +271,7 @@ fn a_job_that_ends_while_it_is_scaled_says_so() {
     assert_eq!(world.outcome("more"), ("ScaleFailed".to_owned(), "the job has ended".to_owned()));
     assert_eq!(
         (world.phase(), world.status().message.as_str()),
-        (Some(Phase::Failed), "the launcher has failed with exit code 1",)
+        (Some(Phase::Failed), "the launcher failed with exit code 1",)
     );
 }
 
@@ -359,7 +359,7 @@ fn old_failures_do_not_end_a_job_that_loses_a_worker_for_another_reason() {
 fn replacements_for_workers_that_never_started_are_made_with_pauses() {
     let mut world = three();
     world.room = 1;
-    world.vanishing.insert("n1".to_owned(), "node n1 is about to go: SpotTermination".to_owned());
+    world.vanishing.insert("n1".to_owned(), "node n1 is shutting down: SpotTermination".to_owned());
     world.live();
     let made = world.made.len();
     assert_eq!(made, 7, "the launcher, three workers, and three in their place");
@@ -383,9 +383,9 @@ fn replacements_for_workers_that_never_started_are_made_with_pauses() {
 #[test]
 fn a_job_says_that_its_launcher_is_on_a_node_that_goes() {
     let mut world = three();
-    world.launcher_vanishing = Some("node n1 is about to go: SpotTermination".to_owned());
+    world.launcher_vanishing = Some("node n1 is shutting down: SpotTermination".to_owned());
     world.live();
-    let warning = "the launcher cannot leave: node n1 is about to go: SpotTermination";
+    let warning = "the launcher cannot be moved: node n1 is shutting down: SpotTermination";
     assert_eq!((world.phase(), world.status().message.as_str()), (Some(Phase::Running), warning));
     world.pass(60);
     let told = world.events.iter().filter(|event| event.starts_with("LauncherVanishing")).count();
@@ -400,7 +400,7 @@ fn below_the_minimum_a_job_waits_and_says_so() {
     world.live();
     let status = world.status();
     assert_eq!((status.phase, status.reason.as_str()), (Some(Phase::Waiting), "TooFewWorkers"));
-    assert_eq!(status.message, "2 of at least 3 workers run; 2 of 3 workers run");
+    assert_eq!(status.message, "2 of at least 3 workers are running; 2 of 3 workers are running");
     assert_eq!(status.conditions.last().expect("one").type_, "WorkersNotReady");
     world.room = 4;
     world.live();
@@ -411,7 +411,7 @@ fn below_the_minimum_a_job_waits_and_says_so() {
 fn workers_leave_a_node_before_it_goes() {
     let mut world = three();
     world.obedient = false;
-    world.vanishing.insert("n1".to_owned(), "node n1 is about to go: taint spot".to_owned());
+    world.vanishing.insert("n1".to_owned(), "node n1 is shutting down: taint spot".to_owned());
     world.look();
     world.vanishing.clear();
     assert_eq!((world.hosts().as_str(), world.memory().leaving.len()), ("", 3));
@@ -429,7 +429,7 @@ fn workers_leave_a_node_before_it_goes() {
 fn a_worker_that_does_not_leave_a_node_is_ended() {
     let mut world = three();
     world.obedient = false;
-    world.vanishing.insert("n1".to_owned(), "node n1 is about to go".to_owned());
+    world.vanishing.insert("n1".to_owned(), "node n1 is shutting down".to_owned());
     world.look();
     world.vanishing.clear();
     world.pass(119);
@@ -514,7 +514,7 @@ fn a_launcher_that_ends_because_it_was_deleted_is_made_again() {
 fn a_job_in_auto_mode_grows_into_idle_room_and_gives_it_back() {
     let mut world = three();
     world.annotate(names::ELASTIC, Some(names::AUTO));
-    world.around.room = 2;
+    world.capacity.room = 2;
     world.live();
     assert_eq!(world.hosts(), "0 1 2", "not at once");
     world.pass(60);
@@ -522,14 +522,14 @@ fn a_job_in_auto_mode_grows_into_idle_room_and_gives_it_back() {
     let soon = world.look_again.is_some_and(|wait| wait.as_secs() <= 5);
     assert!(soon, "it rests, but sees it if somebody needs the room: {:?}", world.look_again);
     world.seconds += 10;
-    world.around = Around { room: 0, waits: Some(("gang".to_owned(), 1)) };
+    world.capacity = Capacity { room: 0, waits: Some(("gang".to_owned(), 1)) };
     world.live();
     assert_eq!(world.hosts(), "0 1 2 3", "as much as is needed");
     world.pass(10);
     assert_eq!(world.hosts(), "0 1 2", "and again while somebody waits");
     world.pass(10);
     assert_eq!(world.hosts(), "0 1 2", "what was asked for stays");
-    world.around = Around { room: 99, waits: None };
+    world.capacity = Capacity { room: 99, waits: None };
     world.live();
     assert_eq!(world.hosts(), "0 1 2", "it does not flap");
     world.pass(60);
@@ -541,15 +541,15 @@ fn a_job_in_auto_mode_rests_as_long_as_it_says() {
     let mut world = three();
     world.annotate(names::ELASTIC, Some(names::AUTO));
     world.annotate(names::COOLDOWN, Some("5s"));
-    world.around.room = 1;
+    world.capacity.room = 1;
     world.pass(1);
     assert_eq!(world.hosts(), "0 1 2", "not at once");
     world.pass(1);
     assert_eq!(world.hosts(), "0 1 2 3");
-    world.around = Around { room: 0, waits: Some(("gang".to_owned(), 1)) };
+    world.capacity = Capacity { room: 0, waits: Some(("gang".to_owned(), 1)) };
     world.pass(5);
     assert_eq!(world.hosts(), "0 1 2", "it gives as soon");
-    world.around = Around { room: 1, waits: Some(("gang".to_owned(), 0)) };
+    world.capacity = Capacity { room: 1, waits: Some(("gang".to_owned(), 0)) };
     world.pass(60);
     assert_eq!(world.hosts(), "0 1 2", "what is free is for who waits");
 }
@@ -558,7 +558,7 @@ fn a_job_in_auto_mode_rests_as_long_as_it_says() {
 fn a_job_in_auto_mode_keeps_what_starts_of_what_seemed_to_fit() {
     let mut world = three();
     world.annotate(names::ELASTIC, Some(names::AUTO));
-    world.around.room = 6;
+    world.capacity.room = 6;
     world.room = 6;
     world.pass(60);
     assert_eq!((world.phase(), world.hosts().as_str()), (Some(Phase::Scaling), "0 1 2"), "not all of them start");
@@ -566,7 +566,7 @@ fn a_job_in_auto_mode_keeps_what_starts_of_what_seemed_to_fit() {
     assert_eq!((world.phase(), world.hosts().as_str()), (Some(Phase::Running), "0 1 2 3 4"), "{:?}", world.status());
     assert_eq!(world.workers().len(), 5, "the others are gone");
     let told = world.events.last().cloned().unwrap_or_default();
-    assert!(told.contains("added j-worker-3, j-worker-4, no more: execution timeout after 60 s"), "{told}");
+    assert!(told.contains("added j-worker-3, j-worker-4, but no more: execution timeout after 60 s"), "{told}");
     world.pass(60);
     assert_eq!(world.memory().scaling.expect("another try").workers.len(), 3, "with half as many");
     world.pass(60);
@@ -582,10 +582,10 @@ fn a_job_in_auto_mode_keeps_what_starts_of_what_seemed_to_fit() {
 fn a_job_in_auto_mode_gives_room_back_also_if_nobody_leaves() {
     let mut world = three();
     world.annotate(names::ELASTIC, Some(names::AUTO));
-    world.around.room = 2;
+    world.capacity.room = 2;
     world.pass(60);
     world.obedient = false;
-    world.around = Around { room: 0, waits: Some(("gang".to_owned(), 2)) };
+    world.capacity = Capacity { room: 0, waits: Some(("gang".to_owned(), 2)) };
     world.pass(10);
     assert_eq!((world.phase(), world.hosts().as_str()), (Some(Phase::Scaling), "0 1 2"));
     world.pass(120);

@@ -17,7 +17,7 @@ fn job(change: impl FnOnce(&mut Value)) -> TrainingJob {
 }
 
 fn wiring() -> Wiring {
-    Wiring { agent: AgentSettings { program: "/bin/ronde".to_owned(), image: None, is_of_the_node: false } }
+    Wiring { agent: AgentSettings { program: "/bin/ronde".to_owned(), image: None, driver: None } }
 }
 
 /// Returns the pod as JSON.
@@ -126,14 +126,20 @@ fn an_image_for_the_agent_is_used_where_one_is_set() {
 }
 
 #[test]
-fn a_program_of_the_node_is_brought_in_from_there() {
-    let agent = AgentSettings { program: "/tmp/build/ronde".to_owned(), image: None, is_of_the_node: true };
-    let pod = shown(&Wiring { agent }.worker(&job(|_| {}), "j-worker-0", 1));
-    let init = &pod["spec"]["initContainers"][0];
-    assert_eq!(words(&init["command"]), "/opt/node/ronde agent install /opt/kube");
-    assert_eq!(init["volumeMounts"][1]["mountPath"], "/opt/node");
-    let volumes = pod["spec"]["volumes"].as_array().unwrap();
-    assert!(volumes.iter().any(|volume| volume["hostPath"]["path"] == "/tmp/build"), "{volumes:?}");
+fn a_program_that_a_driver_mounts_needs_no_init_container_and_nothing_of_the_host() {
+    let wiring = Wiring { agent: AgentSettings { driver: Some("d".to_owned()), ..AgentSettings::default() } };
+    let job = job(|_| {});
+    for pod in [wiring.worker(&job, "j-worker-0", 1), wiring.launcher(&job, 1)].map(|pod| shown(&pod)) {
+        let volumes = pod["spec"]["volumes"].as_array().unwrap();
+        let program = json!({"name": "training-job-kubectl", "csi": {"driver": "d", "readOnly": true}});
+        assert!(volumes.contains(&program), "{volumes:?}");
+        assert!(volumes.iter().all(|volume| volume["hostPath"].is_null()), "baseline allows none: {volumes:?}");
+        let mounts = pod["spec"]["containers"][0]["volumeMounts"].as_array().unwrap();
+        let mount = json!({"name": "training-job-kubectl", "mountPath": "/opt/kube", "readOnly": true});
+        assert!(mounts.contains(&mount), "{mounts:?}");
+        let init = pod["spec"]["initContainers"].as_array().cloned().unwrap_or_default();
+        assert!(init.iter().all(|container| container["name"] != "init-agent"), "{init:?}");
+    }
 }
 
 #[test]

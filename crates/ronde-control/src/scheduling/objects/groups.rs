@@ -20,13 +20,13 @@ const NO_QUEUE: &str = "(none)";
 
 /// What is known of the cluster beside a group itself.
 #[derive(Clone, Copy)]
-pub struct Around<'a> {
+pub struct GroupContext<'a> {
     pub class: Option<&'a PriorityClass>,
     /// Finds the tier that a name stands for.
     pub tier: &'a dyn Fn(&str) -> Option<i32>,
 }
 
-pub fn group(group: &PodGroup, around: Around<'_>) -> Group {
+pub fn group(group: &PodGroup, around: GroupContext<'_>) -> Group {
     let spec = &group.spec;
     let created = time(group.metadata.creation_timestamp.as_ref());
     let queue = if spec.queue.is_empty() { names::DEFAULT_QUEUE } else { &spec.queue };
@@ -43,11 +43,18 @@ pub fn group(group: &PodGroup, around: Around<'_>) -> Group {
             group.phase(),
             Some(PodGroupPhase::Running | PodGroupPhase::Unknown | PodGroupPhase::Completed)
         ),
+        reruns: reruns(group),
         waiting_since: unschedulable(group).filter(|found| found.status == "True").map(since),
         topology: spec.network_topology.as_ref().map(|wanted| topology(wanted, around)),
         subgroups: spec.sub_group_policy.iter().map(|policy| subgroups(policy, around)).collect(),
         ..Group::new(id, queue, count(spec.min_member))
     }
+}
+
+/// Tells whether the job of a group has run before: each run has a group of its own, with its number.
+fn reruns(group: &PodGroup) -> bool {
+    let version = group.annotations().get(names::JOB_VERSION);
+    version.and_then(|version| version.parse::<i32>().ok()).is_some_and(|version| version > 0)
 }
 
 /// Returns when a group was let into its queue: the condition tells it, if there was a wait before.
@@ -67,7 +74,7 @@ fn since(condition: &PodGroupCondition) -> Time {
     time(condition.last_transition_time.as_ref())
 }
 
-fn topology(wanted: &NetworkTopology, around: Around<'_>) -> Topology {
+fn topology(wanted: &NetworkTopology, around: GroupContext<'_>) -> Topology {
     let strictness = match wanted.mode() {
         TopologyMode::Hard => Strictness::Hard,
         TopologyMode::Soft => Strictness::Soft,
@@ -79,7 +86,7 @@ fn topology(wanted: &NetworkTopology, around: Around<'_>) -> Topology {
     Topology { strictness, highest_tier }
 }
 
-fn subgroups(policy: &SubGroupPolicy, around: Around<'_>) -> SubGroups {
+fn subgroups(policy: &SubGroupPolicy, around: GroupContext<'_>) -> SubGroups {
     // Without a selector it is about all pods of the group.
     let selector = policy.label_selector.as_ref().map_or_else(LabelSelector::default, label_selector);
     SubGroups {

@@ -12,12 +12,12 @@ use ronde_runtime::{pods::selects, taints};
 use ronde_scheduler::{Effect, HyperNode, Node, Taint};
 
 use super::count;
-use crate::notices;
+use crate::node_shutdown;
 
 pub fn node(node: &K8sNode) -> Node {
     let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     // The taint says the same, and comes later.
-    let told = taints::of(node).iter().filter(|taint| !(is_cordoned && taint.key == taints::UNSCHEDULABLE));
+    let told = taints::of_node(node).iter().filter(|taint| !(is_cordoned && taint.key == taints::UNSCHEDULABLE));
     Node {
         name: node.name_any().into(),
         labels: node.labels().clone(),
@@ -25,7 +25,7 @@ pub fn node(node: &K8sNode) -> Node {
         allocatable: limits(node.status.as_ref().and_then(|status| status.allocatable.as_ref())),
         unschedulable: is_cordoned,
         // What is about to go is as good as gone, also for who tolerates the taint that says so.
-        ready: is_ready(node) && notices::of(node).is_none(),
+        ready: is_ready(node) && node_shutdown::notice(node).is_none(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Pods: whose they are, and what they ask of a node.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity as K8sNodeAffinity, Pod as K8sPod, PodAffinityTerm as K8sPodAffinityTerm,
@@ -24,41 +24,12 @@ use super::{
     selectors::{label_selector, labels, node_selector, node_selector_term, with_own_labels},
     time,
 };
+use crate::membership::Membership;
 
-/// The scheduler of pods that name none. Its pods need no group.
-pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// Pods of this priority and above keep the cluster itself running.
 const CRITICAL: i32 = 2_000_000_000;
 /// The annotation of a pod that a node has by itself.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-
-/// The names of the schedulers whose pods are placed here.
-pub type Schedulers = BTreeSet<String>;
-
-/// Whose a pod is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Membership {
-    /// A member of a group.
-    Of(GroupId),
-    /// A gang of one.
-    Alone,
-    /// Ours, but its group is still to be made.
-    Unassigned,
-    /// Another scheduler's: it only takes room.
-    Stranger,
-}
-
-/// Returns whose a pod is.
-pub fn membership(pod: &K8sPod, schedulers: &Schedulers) -> Membership {
-    let scheduler = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref()).unwrap_or(DEFAULT_SCHEDULER);
-    let group = pod.annotations().get(names::GROUP_NAME).filter(|name| !name.is_empty());
-    match group {
-        _ if !schedulers.contains(scheduler) => Membership::Stranger,
-        Some(name) => Membership::Of(GroupId::new(&pod.namespace().unwrap_or_default(), name)),
-        None if scheduler == DEFAULT_SCHEDULER => Membership::Alone,
-        None => Membership::Unassigned,
-    }
-}
 
 /// Returns the name of a pod for the scheduler.
 pub fn id(pod: &K8sPod) -> PodId {

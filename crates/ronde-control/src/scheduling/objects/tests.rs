@@ -9,12 +9,14 @@ use ronde_scheduler::{Amounts, LabelSelector, NodeSelector, Operator, QueueState
 use serde_json::{Value, json};
 
 use super::{
-    groups::{self, Around, class_of},
-    node_groups, nodes,
-    pods::{self, Membership, membership},
+    groups::{self, GroupContext, class_of},
+    node_groups, nodes, pods,
     volumes::{Claimed, awaits_node, chooses, claim_names, volumes},
 };
-use crate::scheduling::Scheduler;
+use crate::{
+    membership::{Membership, membership},
+    scheduling::Scheduler,
+};
 
 fn read<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
@@ -208,7 +210,7 @@ fn a_claim_that_nobody_makes_a_volume_for_goes_to_one_that_exists() {
     };
     let mut claims = claimed(claim, json!(null), class);
     assert!(chooses(&claims[0]) && awaits_node(&claims[0]));
-    let why = "claim `data` waits for a volume: none is free that would do, and nobody makes any";
+    let why = "claim `data` waits for a volume: no free volume matches, and none can be provisioned";
     assert_eq!(volumes(&claims), Volumes::Missing(why.to_owned()));
     claims[0].offers = vec![volume("large", "9Gi", "a"), volume("fit", "2Gi", "a"), volume("small", "1Gi", "b")];
     claims[0].offers.push(volume("far", "3Gi", "c"));
@@ -336,7 +338,7 @@ fn group(spec: Value, status: Value) -> ronde_scheduler::Group {
         read(json!({"metadata": {"name": "usual"}, "value": 3, "globalDefault": true})),
     ];
     let tier = |name: &str| (name == "rack").then_some(2);
-    groups::group(&group, Around { class: class_of(&group, &classes), tier: &tier })
+    groups::group(&group, GroupContext { class: class_of(&group, &classes), tier: &tier })
 }
 
 #[test]
@@ -375,7 +377,7 @@ fn the_phase_and_conditions_tell_since_when() {
         json!({"phase": phase, "conditions": if unschedulable.is_empty() { json!([]) } else { json!([condition]) }})
     };
     check("new", json!(null), None, false, None);
-    check("waits for its queue", status("Pending", "True"), None, false, Some(30));
+    check("waiting for its queue", status("Pending", "True"), None, false, Some(30));
     check("admitted at once", status("Inqueue", ""), Some(0), false, None);
     check("admitted after a while", status("Inqueue", "False"), Some(30), false, None);
     check("admitted, without room", status("Inqueue", "True"), Some(0), false, Some(30));

@@ -89,7 +89,9 @@ fn place(claimed: &Claimed) -> Result<Option<NodeSelector>, String> {
     }
     if chooses(claimed) {
         if claimed.offers.is_empty() {
-            return Err(format!("claim `{name}` waits for a volume: none is free that would do, and nobody makes any"));
+            return Err(format!(
+                "claim `{name}` waits for a volume: no free volume matches, and none can be provisioned"
+            ));
         }
         let reaches: Option<Vec<NodeSelector>> = claimed.offers.iter().map(|volume| reach(volume)).collect();
         return Ok(reaches.map(|all| NodeSelector { terms: all.into_iter().flat_map(|one| one.terms).collect() }));

@@ -28,7 +28,7 @@ const ADMITTED: &str = "Admitted";
 
 /// What the status follows from.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct GroupFacts<'a> {
     pub group: &'a PodGroup,
     pub pods: &'a [Arc<Pod>],
     /// Why it waits, if it does.
@@ -39,8 +39,8 @@ pub struct Seen<'a> {
 }
 
 /// Returns the status that a group should have.
-pub fn next(seen: &Seen<'_>) -> PodGroupStatus {
-    let tally = Tally::of(seen.group, seen.pods);
+pub fn next_status(seen: &GroupFacts<'_>) -> PodGroupStatus {
+    let tally = Tally::of_group(seen.group, seen.pods);
     let before = seen.group.status.clone().unwrap_or_default();
     PodGroupStatus {
         phase: Some(next_phase(seen, &tally)),
@@ -53,7 +53,7 @@ pub fn next(seen: &Seen<'_>) -> PodGroupStatus {
 
 /// Tells whether the minimum of a group has nodes.
 pub fn is_whole(group: &PodGroup, pods: &[Arc<Pod>]) -> bool {
-    Tally::of(group, pods).is_whole
+    Tally::of_group(group, pods).is_whole
 }
 
 /// Tells whether a group has a condition already, but for its time and the numbers in its sentence.
@@ -85,7 +85,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn of(group: &PodGroup, pods: &[Arc<Pod>]) -> Self {
+    fn of_group(group: &PodGroup, pods: &[Arc<Pod>]) -> Self {
         let mut tally = Self::default();
         let mut tasks: BTreeMap<&str, i32> = BTreeMap::new();
         for pod in pods {
@@ -111,7 +111,7 @@ impl Tally {
     }
 }
 
-fn next_phase(seen: &Seen<'_>, tally: &Tally) -> PodGroupPhase {
+fn next_phase(seen: &GroupFacts<'_>, tally: &Tally) -> PodGroupPhase {
     use PodGroupPhase::{Completed, Inqueue, Pending, Running, Unknown};
     let before = seen.group.phase();
     match before {
@@ -125,7 +125,7 @@ fn next_phase(seen: &Seen<'_>, tally: &Tally) -> PodGroupPhase {
     }
 }
 
-fn next_conditions(seen: &Seen<'_>, tally: &Tally, before: Vec<PodGroupCondition>) -> Vec<PodGroupCondition> {
+fn next_conditions(seen: &GroupFacts<'_>, tally: &Tally, before: Vec<PodGroupCondition>) -> Vec<PodGroupCondition> {
     let mut conditions = Conditions { list: before, now: seen.now };
     if tally.is_whole {
         conditions.set(Kind::Scheduled, "True", READY, "");

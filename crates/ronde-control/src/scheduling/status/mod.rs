@@ -21,7 +21,7 @@ use kube::{
 use ronde_api::{PodGroup, PodGroupConditionType as Kind, PodGroupStatus, Queue};
 use ronde_runtime::{
     causes::Causes,
-    pods::act::api,
+    pods::apply::api,
     podstatus,
     runner::{Ctx, in_time},
     watch::Key,
@@ -29,7 +29,7 @@ use ronde_runtime::{
 use ronde_scheduler::GroupId;
 use serde_json::json;
 
-use super::{act, state::State};
+use super::{apply, state::State};
 
 /// How many requests are under way at once.
 const WRITES_MAX: usize = 16;
@@ -107,13 +107,13 @@ fn writes(ctx: &Ctx, state: &State, id: &GroupId, members: &[Arc<Pod>], now: Tim
     let wait = state.wait(id, now);
     writes.later = state.wait_later(id, now);
     if let Some(group) = &group {
-        let next = groups::next(&groups::Seen { group, pods: members, wait, is_admitted: false, now });
+        let next = groups::next_status(&groups::GroupFacts { group, pods: members, wait, is_admitted: false, now });
         let list = if groups::is_rewording(group, &next) { &mut writes.rewordings } else { &mut writes.news };
         if group.status.as_ref() != Some(&next) {
             list.push(Write::Group(group.clone(), next));
         }
     }
-    let seen = pods::Seen { group: group.as_deref(), pods: members, wait, now };
+    let seen = pods::PodFacts { group: group.as_deref(), pods: members, wait, now };
     for pod in members.iter().filter(|pod| state.is_pending(pod)) {
         let Some(why) = pods::why(&seen, pod) else {
             writes.later = writes.later.max(pods::group_overdue_at(pod).filter(|at| *at > now));
@@ -164,7 +164,7 @@ pub async fn write_group(ctx: &Ctx, group: &PodGroup, status: &PodGroupStatus) -
 async fn write_pod(ctx: &Ctx, pod: &Pod, condition: PodCondition) -> Result<(), kube::Error> {
     let why = condition.message.clone().unwrap_or_default();
     podstatus::write(ctx, pod, &[condition], None).await?;
-    act::events(ctx, pod).warning(pod, "FailedScheduling", why);
+    apply::events(ctx, pod).warning(pod, "FailedScheduling", why);
     Ok(())
 }
 
@@ -197,7 +197,7 @@ pub async fn write_queues(ctx: &Ctx, state: &mut State) -> bool {
 }
 
 /// Notes that queues may use something else now.
-pub fn doubt_queues(state: &mut State, now: Timestamp) {
+pub fn mark_queue_usage_stale(state: &mut State, now: Timestamp) {
     let next = state.queues_told.map_or(now, |told| now.max(told + QUEUES_EVERY));
     state.queues_due = Some(state.queues_due.map_or(next, |due| due.min(next)));
 }

@@ -14,10 +14,10 @@ use crate::scheduling::state::PATIENCE;
 
 /// What waits is told in the condition `PodScheduled`.
 pub const SCHEDULED: &str = "PodScheduled";
-const SURPLUS: &str = "it is above the minimum of its group, and is placed when there is room";
+const SURPLUS: &str = "exceeds the minimum of its group and is scheduled when there is room";
 /// What is known of the group of a pod that waits.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct PodFacts<'a> {
     /// None if there is no such group, or the pod needs none.
     pub group: Option<&'a PodGroup>,
     pub pods: &'a [Arc<Pod>],
@@ -26,7 +26,7 @@ pub struct Seen<'a> {
 }
 
 /// Returns why a pod waits; none if there is nothing to say yet.
-pub fn why(seen: &Seen<'_>, pod: &Pod) -> Option<String> {
+pub fn why(seen: &PodFacts<'_>, pod: &Pod) -> Option<String> {
     let named = pod.annotations().get(names::GROUP_NAME).filter(|name| !name.is_empty());
     match (seen.group, named) {
         (Some(group), _) if is_whole(group, seen.pods) => Some(SURPLUS.to_owned()),

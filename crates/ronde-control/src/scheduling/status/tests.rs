@@ -41,7 +41,7 @@ fn wait(reason: Reason, message: &str) -> Waiting {
 }
 
 fn next(group: &PodGroup, pods: &[Arc<Pod>], wait: Option<&Waiting>, is_admitted: bool) -> PodGroupStatus {
-    groups::next(&Seen { group, pods, wait, is_admitted, now: at(5) })
+    groups::next_status(&Seen { group, pods, wait, is_admitted, now: at(5) })
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn the_phase_follows_the_pods() {
     };
     let room = Some(Reason::NotEnoughResources);
     check("nobody has seen it", "", "", None, "Pending");
-    check("waits for its queue", "Pending", "", room, "Pending");
+    check("waiting for its queue", "Pending", "", room, "Pending");
     check("admitted, its pods come", "Inqueue", "pp", None, "Inqueue");
     check("admitted, no room", "Inqueue", "ppp", room, "Inqueue");
     check("half of the binds are seen", "Inqueue", "rbp", None, "Inqueue");
@@ -115,7 +115,7 @@ fn conditions_keep_their_time_until_they_turn() {
     let few = wait(Reason::NotEnoughResources, "2 free");
     let waits = written(group(3, "Inqueue"), &pods("ppp"), Some(&few));
     let later = |group: &PodGroup, members: &[Arc<Pod>], wait: Option<&Waiting>| {
-        groups::next(&Seen { group, pods: members, wait, is_admitted: false, now: at(60) })
+        groups::next_status(&Seen { group, pods: members, wait, is_admitted: false, now: at(60) })
     };
     assert_eq!(later(&waits, &pods("ppp"), Some(&few)), waits.status.clone().unwrap(), "nothing is new");
     let fewer = wait(Reason::NotEnoughResources, "1 free");
@@ -149,17 +149,17 @@ fn a_pod_that_waits_says_why() {
     let check =
         |what: &str, group: Option<&PodGroup>, members: &str, wait: Option<&Waiting>, seconds: i64, expected: &str| {
             let members = self::pods(members);
-            let seen = pods::Seen { group, pods: &members, wait, now: at(seconds) };
+            let seen = pods::PodFacts { group, pods: &members, wait, now: at(seconds) };
             assert_eq!(pods::why(&seen, &named).unwrap_or_default(), expected, "{what}");
         };
     let group = group(2, "Inqueue");
     check("as its group", Some(&group), "pp", Some(&sentence), 1, "needs more");
     check("not known yet", Some(&group), "pp", None, 1, "");
-    let surplus = "it is above the minimum of its group, and is placed when there is room";
+    let surplus = "exceeds the minimum of its group and is scheduled when there is room";
     check("the others run", Some(&group), "rrp", None, 1, surplus);
     check("its group may come", None, "p", None, 4, "");
     check("its group does not come", None, "p", None, 5, "pod group `g` does not exist");
-    let alone = pods::Seen { group: None, pods: &[], wait: Some(&sentence), now: at(1) };
+    let alone = pods::PodFacts { group: None, pods: &[], wait: Some(&sentence), now: at(1) };
     assert_eq!(pods::why(&alone, &pod("q").build()).as_deref(), Some("needs more"), "a pod without a group");
 }
 

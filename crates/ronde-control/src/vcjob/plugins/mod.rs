@@ -7,7 +7,6 @@
 mod env;
 mod hcclrank;
 mod hosts;
-pub mod keys;
 mod mpi;
 mod pytorch;
 mod ray;
@@ -119,7 +118,7 @@ pub struct Plugins<'a> {
 
 impl<'a> Plugins<'a> {
     /// Builds the plugins that a job names, and those that they need.
-    pub fn of(job: &'a Job) -> Self {
+    pub fn of_job(job: &'a Job) -> Self {
         let asked = &job.spec.plugins;
         let is_needed = |name: &str| {
             let mut others = ENTRIES.iter().filter(|other| asked.contains_key(other.name));

@@ -23,7 +23,7 @@ fn lm(plugins: Value) -> Job {
 }
 
 fn build(job: &Job, task: usize, index: i32) -> Pod {
-    pod::build(job, &job.spec.tasks[task], index, &Plugins::of(job))
+    pod::build(job, &job.spec.tasks[task], index, &Plugins::of_job(job))
 }
 
 fn container(pod: &Pod) -> &Container {
@@ -41,7 +41,7 @@ fn env(pod: &Pod) -> String {
 }
 
 fn find<T>(job: &Job, pick: impl Fn(Object) -> Option<T>) -> T {
-    Plugins::of(job).objects().into_iter().find_map(pick).expect("an object")
+    Plugins::of_job(job).objects().into_iter().find_map(pick).expect("an object")
 }
 
 fn config_map(job: &Job) -> Value {
@@ -100,7 +100,7 @@ fn svc_tells_pods_of_each_other() {
     assert_eq!(container(&pod).volume_mounts.as_ref().unwrap()[0].mount_path, "/etc/volcano");
     let without = lm(json!({"svc": ["--inject-hosts-env=false", "--disable-network-policy"]}));
     assert_eq!(env(&build(&without, 1, 0)), "");
-    assert_eq!(Plugins::of(&without).objects().len(), 2, "no policy");
+    assert_eq!(Plugins::of_job(&without).objects().len(), 2, "no policy");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn pytorch_tells_ranks() {
     let port = worker.containers[0].ports.as_ref().unwrap()[0].clone();
     assert_eq!((port.name.as_deref(), port.container_port), (Some("pytorchjob-port"), 7000));
     assert!(build(&job, 0, 0).spec.unwrap().init_containers.is_none(), "the master waits for nobody");
-    assert_eq!(Plugins::of(&job).names().collect::<Vec<_>>(), ["svc", "pytorch"], "svc comes with it");
+    assert_eq!(Plugins::of_job(&job).names().collect::<Vec<_>>(), ["svc", "pytorch"], "svc comes with it");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn mpi_tells_the_master_where_the_workers_are() {
     assert!(!env(&build(&job, 1, 0)).contains("MPI_HOST"));
     let port = container(&build(&job, 1, 0)).ports.as_ref().unwrap()[0].clone();
     assert_eq!((port.name.as_deref(), port.container_port), (Some("mpijob-port"), 22));
-    assert_eq!(Plugins::of(&job).names().collect::<Vec<_>>(), ["svc", "ssh", "mpi"]);
+    assert_eq!(Plugins::of_job(&job).names().collect::<Vec<_>>(), ["svc", "ssh", "mpi"]);
 }
 
 #[test]
@@ -201,12 +201,12 @@ fn ray_starts_itself() {
         --ray-client-server-port=10001";
     assert_eq!(command(&build(&job_of_three, 0, 0)), head);
     assert_eq!(command(&build(&job_of_three, 1, 0)), "sh -c ray start --block --address=lm-head-0.lm:6379");
-    let services = Plugins::of(&job_of_three).objects().into_iter();
+    let services = Plugins::of_job(&job_of_three).objects().into_iter();
     let names = services
         .filter_map(|object| if let Object::Service(service) = object { Some(service.name_any()) } else { None });
     assert_eq!(names.collect::<Vec<_>>(), ["lm", "lm-head-svc"]);
     let headless = job(json!({"ray": []}), json!([task("worker", 2, json!({}))]));
-    let obstacle = Plugins::of(&headless).obstacle();
+    let obstacle = Plugins::of_job(&headless).obstacle();
     assert_eq!(obstacle.as_deref(), Some("plugin ray: the job has no task \"head\" for the head"));
 }
 
@@ -220,7 +220,7 @@ fn hcclrank_counts_masters_and_workers() {
 #[test]
 fn an_unknown_flag_is_told_and_fails_nothing() {
     let job = lm(json!({"ssh": ["--no-root"], "svc": []}));
-    let plugins = Plugins::of(&job);
+    let plugins = Plugins::of_job(&job);
     let faults: Vec<String> = plugins.faults_of("ssh").collect();
     assert_eq!(faults, ["plugin ssh: flag provided but not defined: -no-root"]);
     assert_eq!(plugins.obstacle(), None);

@@ -101,10 +101,11 @@ fn a_job_that_is_preempted_more_often_than_it_may_fail_lives_and_says_who_it_was
         world.admits = true;
         world.group = None;
         world.play("run");
-        assert_eq!(world.status().state.message, "2 of 2 pods have started, 2 are needed");
+        assert_eq!(world.status().state.message, "2 of 2 pods started, 2 required");
     }
     world.play("ok:w-0 ok:w-1");
-    let told = world.news.iter().filter(|news| news.reason == "Preempted").map(|news| news.message.as_str());
+    let told =
+        world.events.iter().filter(|event| event.cause.reason == "Preempted").map(|event| event.cause.message.as_str());
     assert_eq!(told.collect::<Vec<_>>(), ["pod j-w-0 was preempted by hi (priority high)"; 5]);
     assert_eq!(world.status().retry_count, 0);
     assert_eq!(world.phases.last().map(String::as_str), Some("Completed"));
@@ -149,5 +150,5 @@ fn a_job_that_runs_says_which_of_its_pods_are_missing_and_then_no_more() {
     let state = world.status().state;
     assert_eq!((state.phase, state.message.as_str()), (Some(JobPhase::Running), "preempted by hi (priority high)"));
     world.play("run");
-    assert_eq!(world.status().state.message, "2 of 2 pods have started, 1 are needed");
+    assert_eq!(world.status().state.message, "2 of 2 pods started, 1 required");
 }

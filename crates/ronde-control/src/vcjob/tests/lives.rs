@@ -52,7 +52,7 @@ fn counters(world: &World) -> String {
 fn a_job_runs_and_ends() {
     let world = check("all succeed", gang(2), "run ok:w-0 ok:w-1", "Pending Running Completed");
     assert_eq!(counters(&world), "succeeded 2");
-    assert_eq!(world.status().state.message, "2 of 2 pods succeeded, 2 are needed");
+    assert_eq!(world.status().state.message, "2 of 2 pods succeeded, 2 required");
     assert!(world.group.is_none(), "the group has gone");
     assert_eq!(world.show_pods(), "w-0:Succeeded@0 w-1:Succeeded@0", "finished pods stay");
     let world = check("one fails", gang(2), "run ok:w-0 fail:w-1=1", "Pending Running Failed");
@@ -79,7 +79,7 @@ fn tasks_have_their_own_minimum() {
     let world = check("a task fails", spec, "run ok:a-0 fail:b-0=1", "Pending Running Failed");
     assert_eq!(
         world.status().state.message,
-        "task b: 0 of 1 pods succeeded, 1 are needed; pod j-b-0 failed with exit code 1"
+        "task b: 0 of 1 pods succeeded, 1 required; pod j-b-0 failed with exit code 1"
     );
     let least = json!({"minAvailable": 1});
     let spec = json!({"minAvailable": 1, "tasks": [task("a", 2, least.clone()), task("b", 1, least)]});
@@ -205,7 +205,8 @@ fn commands_are_carried_out_once_and_in_order() {
     assert_eq!(world.phases.join(" "), "Pending Running Aborting Restarting Pending Running");
     let mut world = play(gang(1), "run cmd:Dance cmd:RestartPod ok:w-0 cmd:RestartJob");
     assert_eq!(world.phases.join(" "), "Pending Running Completed");
-    let warnings: Vec<String> = world.news.drain(..).filter(|news| news.is_warning).map(|news| news.message).collect();
+    let warnings: Vec<String> =
+        world.events.drain(..).filter(|event| event.is_warning).map(|event| event.cause.message).collect();
     let expected = [
         "Command Dance has no effect on a job that is Running",
         "Command RestartPod has no effect on a job that is Running",
@@ -274,7 +275,7 @@ fn an_eviction_with_a_timeout_is_forgiven_if_the_pod_comes_back() {
     let evicted = || gang_with(json!({"event": "PodEvicted", "action": "TerminateJob", "timeout": "60s"}));
     let mut world = play(evicted(), "run evict:w-0 gone wait:30 run wait:100");
     assert_eq!(world.status().running, 2);
-    assert!(world.news.drain(..).any(|news| news.message == "Execute action TerminateJob after 1m0s"));
+    assert!(world.events.drain(..).any(|event| event.cause.message == "Execute action TerminateJob after 1m0s"));
     let world = play(evicted(), "run evict:w-0 gone wait:60 gone");
     assert_eq!(world.phases.join(" "), "Pending Running Pending Terminating Terminated");
     assert_eq!(world.status().state.reason, "PodEvicted");
@@ -290,7 +291,7 @@ fn a_claim_that_is_named_must_exist_and_others_are_made() {
     let mut world = play(spec, "");
     assert_eq!(world.show_pods(), "");
     let state = world.status().state;
-    assert_eq!(state.message, "waits for the PersistentVolumeClaim data, which does not exist");
+    assert_eq!(state.message, "waiting for PersistentVolumeClaim data, which does not exist");
     world.play("claim:data run");
     assert_eq!(world.show_pods(), "w-0:Running@0");
     let pod = &world.pods["j-w-0"].spec.clone().unwrap();
@@ -313,7 +314,7 @@ fn a_job_says_what_it_waits_for() {
     world.group.as_mut().unwrap().status = serde_json::from_value(status).unwrap();
     world.play("wait:1 wait:1");
     assert_eq!(world.status().state.message, message);
-    let told: Vec<&str> = world.news.iter().map(|news| news.message.as_str()).collect();
+    let told: Vec<&str> = world.events.iter().map(|event| event.cause.message.as_str()).collect();
     assert_eq!(told, ["PodGroup ns:j unschedulable, reason: queue team-a is at its limit"], "once");
 }
 
@@ -327,12 +328,12 @@ fn a_job_that_is_wrong_is_refused_until_it_is_not() {
         (state.reason.as_str(), state.message.as_str()),
         ("InvalidJob", "spec.queue: `gpu` is closed; spec.tasks: too few")
     );
-    assert!(world.group.is_none() && world.news.len() == 1);
+    assert!(world.group.is_none() && world.events.len() == 1);
     assert_eq!(world.look_again().map(|wait| wait.as_secs()), Some(10));
     world.play("cmd:AbortJob");
     assert!(world.commands.is_empty(), "nobody waits for it");
-    let told = world.news.last().map(|news| news.message.as_str());
-    assert_eq!(told, Some("Command AbortJob has no effect on a job that is invalid"));
+    let told = world.events.last().map(|event| event.cause.message.as_str());
+    assert_eq!(told, Some("Command AbortJob has no effect on an invalid job"));
     world.faults.clear();
     world.play("run");
     assert_eq!(world.phases.join(" "), "Pending Running");
@@ -345,8 +346,8 @@ fn what_has_no_effect_and_what_may_not_change_is_told_once() {
     let mut world = World::new(spec);
     world.play("run run");
     let told = |world: &mut World| {
-        let news = std::mem::take(&mut world.news).into_iter().filter(|news| news.is_warning);
-        news.map(|news| format!("{}: {}", news.reason, news.message)).collect::<Vec<_>>()
+        let events = std::mem::take(&mut world.events).into_iter().filter(|event| event.is_warning);
+        events.map(|event| format!("{}: {}", event.cause.reason, event.cause.message)).collect::<Vec<_>>()
     };
     assert_eq!(told(&mut world), ["JobWarning: spec.minSuccess: 9 pods cannot succeed: the job has 2"]);
     world.play("scale:w=3 run");

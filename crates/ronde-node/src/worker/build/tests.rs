@@ -138,6 +138,17 @@ fn volumes_are_mounted_where_the_container_wants_them() {
 }
 
 #[test]
+fn what_all_pods_share_is_read_only_whatever_they_ask_for() {
+    let is_read_only = |spec: &ContainerSpec| spec.mounts.iter().find(|mount| mount.target == "/a").unwrap().read_only;
+    let with = |volume: Value| {
+        let mounts = json!([{"name": "v", "mountPath": "/a", "readOnly": false}]);
+        json!({"volumes": [volume], "containers": [{"command": ["a"], "volumeMounts": mounts}]})
+    };
+    check("its own", with(json!({"name": "v", "emptyDir": {}})), is_read_only, false);
+    check("everybody's", with(json!({"name": "v", "csi": {"driver": "d"}})), is_read_only, true);
+}
+
+#[test]
 fn processes_are_shared_only_when_asked() {
     let pids = |spec: &ContainerSpec| spec.pids;
     check("by default", json!({"containers": [{"command": ["a"]}]}), pids, Pids::Own);

@@ -1,6 +1,6 @@
 //! The status of a job in the making: what it remembers, what it answers, which phase comes next.
 //!
-//! Pure. [`super::next`] calls the steps in their order.
+//! Pure. [`super::decide`] calls the steps in their order.
 //!
 //! ```text
 //!            ┌────────── RestartJob/Task/Partition/Pod ─────────┐
@@ -24,9 +24,8 @@ use ronde_api::{
 use ronde_runtime::pods::{disruption::Disruption, time};
 
 use super::{
-    changes,
-    memory::{Disrupted, Memory, Scope, Seen},
-    news::{self, News},
+    changes, events,
+    memory::{Disrupted, Memory, NotedOccasion, Scope},
     observed::{Observed, is_final, is_live},
     occurrence::{self, Occurrence},
     plugins::Plugins,
@@ -35,6 +34,7 @@ use super::{
     tally::Tally,
     volumes,
 };
+use crate::reconcile::{Cause, JobEvent};
 
 /// How many occasions a status notes; each takes about 80 bytes.
 const NOTES_MAX: usize = 100;
@@ -42,25 +42,12 @@ const NOTES_MAX: usize = 100;
 /// How soon a job that is refused is looked at again: its queue may have been opened.
 const REFUSED_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
-/// Why a job changes its phase, for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause {
-    pub reason: String,
-    pub message: String,
-}
-
-impl Cause {
-    pub fn new(reason: impl ToString, message: impl Into<String>) -> Self {
-        Self { reason: reason.to_string(), message: message.into() }
-    }
-}
-
 /// A status in the making.
-pub struct Draft<'a> {
+pub struct StatusBuilder<'a> {
     pub seen: &'a Observed<'a>,
     pub memory: Memory,
     pub status: JobStatus,
-    pub news: Vec<News>,
+    pub events: Vec<JobEvent>,
     /// When to look again even if nothing changes.
     pub look_again: Option<SignedDuration>,
     now: Timestamp,
@@ -73,11 +60,11 @@ struct Due {
     scope: Option<Scope>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> StatusBuilder<'a> {
     pub fn new(seen: &'a Observed<'a>, now: Timestamp) -> Self {
         let status = seen.job.status.clone().unwrap_or_default();
         let memory = Memory::read(&status, seen.spec());
-        Self { seen, memory, status, news: Vec::new(), look_again: None, now }
+        Self { seen, memory, status, events: Vec::new(), look_again: None, now }
     }
 
     pub fn phase(&self) -> JobPhase {
@@ -86,9 +73,9 @@ impl<'a> Draft<'a> {
 
     /// Says what is wrong with the job; nothing is made for it.
     pub fn refuse(&mut self) {
-        let cause = Cause::new(news::INVALID_JOB, self.seen.faults.join("; "));
+        let cause = Cause::new(events::INVALID_JOB, self.seen.faults.join("; "));
         if self.status.state.message != cause.message {
-            self.news.push(News::warning(news::INVALID_JOB, &cause.message));
+            self.events.push(JobEvent::warning(events::INVALID_JOB, &cause.message));
         }
         self.enter(JobPhase::Pending, cause);
         self.look_again = Some(REFUSED_AGAIN);
@@ -116,7 +103,7 @@ impl<'a> Draft<'a> {
 
     /// Remembers why pods were ended that had done nothing wrong, until the job is whole again.
     fn notice_disruptions(&mut self) {
-        let tally = Tally::of(self.seen, &self.memory);
+        let tally = Tally::of_job(self.seen, &self.memory);
         if !is_live(self.phase()) || tally.running + tally.succeeded >= self.seen.replicas() {
             self.memory.disruption = None;
         }
@@ -125,7 +112,7 @@ impl<'a> Draft<'a> {
         let Some((since, pod, Disruption { reason, why })) = marked.max_by_key(|(since, ..)| *since) else { return };
         let is_known = self.memory.disruption.as_ref().is_some_and(|known| known.why == why);
         if !is_known {
-            self.news.push(News::warning(reason, format!("pod {pod} was {why}")));
+            self.events.push(JobEvent::warning(reason, format!("pod {pod} was {why}")));
         }
         self.memory.disruption = Some(Disrupted { since, why });
     }
@@ -149,12 +136,12 @@ impl<'a> Draft<'a> {
 
     /// Says what is made for the job before it is made, so that it is found again.
     fn claim_resources(&mut self) {
-        let plugins = Plugins::of(self.seen.job);
+        let plugins = Plugins::of_job(self.seen.job);
         for name in plugins.names() {
             let known = self.status.controlled_resources.insert(format!("plugin-{name}"), name.to_owned());
             if known.is_none() {
                 let faults = plugins.faults_of(name);
-                self.news.extend(faults.map(|fault| News::warning(news::PLUGIN_ERROR, fault)));
+                self.events.extend(faults.map(|fault| JobEvent::warning(events::PLUGIN_ERROR, fault)));
             }
         }
         for claim in volumes::claim_names(self.seen.job) {
@@ -180,11 +167,11 @@ impl<'a> Draft<'a> {
         let job = self.seen.job;
         if self.memory.generation.is_none() {
             let warnings = rules_of_jobs::warnings(job).into_iter();
-            self.news.extend(warnings.map(|warning| News::warning(news::JOB_WARNING, warning)));
+            self.events.extend(warnings.map(|warning| JobEvent::warning(events::JOB_WARNING, warning)));
         } else if self.memory.generation != job.metadata.generation {
             let faults = changes::faults(job, self.memory.fixed.as_deref());
             if !faults.is_empty() {
-                self.news.push(News::warning(news::INVALID_JOB, faults.join("; ")));
+                self.events.push(JobEvent::warning(events::INVALID_JOB, faults.join("; ")));
             }
         } else {
             return;
@@ -198,8 +185,8 @@ impl<'a> Draft<'a> {
     pub fn decline(&mut self) {
         let Some(command) = self.next_command() else { return };
         self.memory.command = command.uid();
-        let text = format!("Command {} has no effect on a job that is invalid", command.action);
-        self.news.push(News::warning(news::COMMAND_ISSUED, text));
+        let text = format!("Command {} has no effect on an invalid job", command.action);
+        self.events.push(JobEvent::warning(events::COMMAND_ISSUED, text));
     }
 
     /// One command at a time: the last one is deleted before the next is looked at.
@@ -218,14 +205,14 @@ impl<'a> Draft<'a> {
         let Some(command) = self.next_command() else { return false };
         self.memory.command = command.uid();
         let action = &command.action;
-        self.news.push(News::normal(news::COMMAND_ISSUED, format!("Start to execute command {action}")));
-        let why = if command.message.is_empty() { "a command was given" } else { &command.message };
-        let cause = Cause::new(news::COMMAND_ISSUED, format!("{action}: {why}"));
+        self.events.push(JobEvent::normal(events::COMMAND_ISSUED, format!("Start to execute command {action}")));
+        let why = if command.message.is_empty() { "requested by a command" } else { &command.message };
+        let cause = Cause::new(events::COMMAND_ISSUED, format!("{action}: {why}"));
         let action = action.parse::<Action>().ok().filter(|action| !is_partial(*action));
         if !action.is_some_and(|action| self.execute(action, &cause, Budget::Free)) {
             let phase = self.phase();
             let text = format!("Command {} has no effect on a job that is {phase}", command.action);
-            self.news.push(News::warning(news::COMMAND_ISSUED, text));
+            self.events.push(JobEvent::warning(events::COMMAND_ISSUED, text));
         }
         true
     }
@@ -278,8 +265,8 @@ impl<'a> Draft<'a> {
     fn note(&mut self, occurrence: &Occurrence, action: Action, wait: Duration) -> Timestamp {
         let since = time(self.now).0;
         if self.memory.seen.len() < NOTES_MAX {
-            self.memory.seen.insert(occurrence.occasion.clone(), Seen { since, is_answered: false });
-            self.news.push(News::normal(news::EXECUTE_ACTION, format!("Execute action {action} after {wait}")));
+            self.memory.seen.insert(occurrence.occasion.clone(), NotedOccasion { since, is_answered: false });
+            self.events.push(JobEvent::normal(events::EXECUTE_ACTION, format!("Execute action {action} after {wait}")));
         }
         since
     }
@@ -288,7 +275,7 @@ impl<'a> Draft<'a> {
     fn settle(&mut self, occurrence: &Occurrence) {
         if occurrence.is_lasting() {
             let since = time(self.now).0;
-            self.memory.seen.insert(occurrence.occasion.clone(), Seen { since, is_answered: true });
+            self.memory.seen.insert(occurrence.occasion.clone(), NotedOccasion { since, is_answered: true });
         } else {
             self.memory.seen.remove(&occurrence.occasion);
         }
@@ -312,7 +299,7 @@ impl<'a> Draft<'a> {
         if !is_open {
             return false;
         }
-        self.news.push(News::normal(news::EXECUTE_ACTION, format!("Start to execute action {action}")));
+        self.events.push(JobEvent::normal(events::EXECUTE_ACTION, format!("Start to execute action {action}")));
         // Waiting actions of the whole job and of its parts are made pointless by this one.
         self.memory.seen.retain(|_, seen| seen.is_answered);
         if action == Action::RestartJob {
@@ -320,7 +307,7 @@ impl<'a> Draft<'a> {
         }
         self.enter(next, cause.clone());
         if next == JobPhase::Restarting && !self.is_used_up() {
-            self.begin_anew(&[Scope::Job]);
+            self.bump_version(&[Scope::Job]);
             if action == Action::RestartJob {
                 self.memory.succeeded.clear();
             }
@@ -334,21 +321,22 @@ impl<'a> Draft<'a> {
         for due in due {
             self.settle(&due.occurrence);
             scopes.extend(due.scope.clone());
-            self.news.push(News::normal(news::EXECUTE_ACTION, format!("Start to execute action {}", due.action)));
+            self.events
+                .push(JobEvent::normal(events::EXECUTE_ACTION, format!("Start to execute action {}", due.action)));
         }
         scopes.sort();
         scopes.dedup();
-        self.news.dedup();
+        self.events.dedup();
         self.spend(budget);
         self.enter(JobPhase::Restarting, cause.clone());
         if !self.is_used_up() {
-            self.begin_anew(&scopes);
+            self.bump_version(&scopes);
             self.rerun(&scopes);
         }
     }
 
     /// Makes all pods in some scopes pods of the past.
-    fn begin_anew(&mut self, scopes: &[Scope]) {
+    fn bump_version(&mut self, scopes: &[Scope]) {
         self.status.version += 1;
         for scope in scopes {
             self.memory.floors.insert(scope.clone(), self.status.version);
@@ -382,14 +370,14 @@ impl<'a> Draft<'a> {
 
     /// Goes on to the phase that follows from the pods.
     pub fn advance(&mut self) {
-        let tally = Tally::of(self.seen, &self.memory);
+        let tally = Tally::of_job(self.seen, &self.memory);
         let next = rules::next_phase(self.seen, &self.status, &tally, self.phase());
         // A policy that still waits may yet restart what has failed.
         let is_early = self.look_again.is_some();
         if let Some((phase, cause)) = next.filter(|(phase, _)| *phase != JobPhase::Failed || !is_early) {
             if phase == JobPhase::Failed && self.is_used_up() {
                 let text = "Job failed on action RestartJob for retry limit reached";
-                self.news.push(News::warning(news::EXECUTE_ACTION, text));
+                self.events.push(JobEvent::warning(events::EXECUTE_ACTION, text));
             }
             if phase == JobPhase::Running {
                 self.memory.disruption = None;
@@ -410,8 +398,8 @@ impl<'a> Draft<'a> {
             return;
         }
         let is_told = |wrong: &Cause| state.message.ends_with(&wrong.message);
-        let news = wrong.filter(|wrong| !is_told(wrong)).map(|wrong| News::waiting(self.seen.job, &wrong));
-        self.news.extend(news);
+        let event = wrong.filter(|wrong| !is_told(wrong)).and_then(|wrong| events::waiting(self.seen.job, &wrong));
+        self.events.extend(event);
         (state.reason, state.message) = (said.reason, said.message);
     }
 
@@ -433,11 +421,11 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns the status as it is to be written.
-    pub fn finish(mut self) -> (JobStatus, Memory, Vec<News>, Option<SignedDuration>) {
+    pub fn finish(mut self) -> (JobStatus, Memory, Vec<JobEvent>, Option<SignedDuration>) {
         let was = self.seen.job.status.as_ref().and_then(|status| status.state.phase);
-        Tally::of(self.seen, &self.memory).write(&mut self.status, was);
+        Tally::of_job(self.seen, &self.memory).write(&mut self.status, was);
         self.memory.write(&mut self.status);
-        (self.status, self.memory, self.news, self.look_again)
+        (self.status, self.memory, self.events, self.look_again)
     }
 }
 

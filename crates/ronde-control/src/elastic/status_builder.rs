@@ -1,6 +1,6 @@
 //! The status of a training job in the making: whether it runs, how far it has come, how it ended.
 //!
-//! Pure. [`super::next`] calls the steps in their order; losses are in [`super::losses`], changes of size in
+//! Pure. [`super::decide`] calls the steps in their order; losses are in [`super::losses`], changes of size in
 //! [`super::scaling`].
 //!
 //! ```text
@@ -19,14 +19,13 @@ use ronde_api::{
     TrainingJobStatus,
     names::elastic::{self as names, conditions as types},
 };
-use ronde_runtime::pods::disruption::Disruption;
-use ronde_runtime::pods::time;
+use ronde_runtime::pods::{disruption::Disruption, state::PodState, time};
 
 use super::{
-    conditions::{self, Cause, FALSE, TRUE},
+    conditions::{self, FALSE, TRUE},
     observed::{Member, Observed},
 };
-use crate::vcjob::member::State;
+use crate::reconcile::{Cause, JobEvent, apply::FAILED_CREATE};
 
 /// How many sizes a status remembers; each takes about 150 bytes.
 const SIZES_MAX: usize = 20;
@@ -36,28 +35,21 @@ const START_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 /// How long the scheduler may take to say that a pod has to wait.
 const PLACING: SignedDuration = SignedDuration::from_secs(5);
 
-/// Something that people want to know of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct News {
-    pub is_warning: bool,
-    pub cause: Cause,
-}
-
 /// A status in the making.
-pub struct Draft<'a> {
+pub struct StatusBuilder<'a> {
     pub seen: &'a Observed<'a>,
     pub status: TrainingJobStatus,
-    pub news: Vec<News>,
+    pub events: Vec<JobEvent>,
     /// Why the number of hosts changes, if it does.
     pub why: Option<Cause>,
     pub now: Timestamp,
     look_again: Option<SignedDuration>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> StatusBuilder<'a> {
     pub fn new(seen: &'a Observed<'a>, now: Timestamp) -> Self {
         let status = seen.job.status.clone().unwrap_or_default();
-        Self { seen, status, news: Vec::new(), why: None, now, look_again: None }
+        Self { seen, status, events: Vec::new(), why: None, now, look_again: None }
     }
 
     pub fn phase(&self) -> Phase {
@@ -77,19 +69,19 @@ impl<'a> Draft<'a> {
         self.look_again = self.look_again.into_iter().chain([wait.max(SignedDuration::from_millis(1))]).min();
     }
 
-    pub fn tell(&mut self, cause: Cause) {
-        self.news.push(News { is_warning: false, cause });
+    pub fn record(&mut self, cause: Cause) {
+        self.events.push(JobEvent { is_warning: false, cause });
     }
 
     pub fn warn(&mut self, cause: Cause) {
-        self.news.push(News { is_warning: true, cause });
+        self.events.push(JobEvent { is_warning: true, cause });
     }
 
     pub fn set(&mut self, type_: &str, status: &str, cause: &Cause) {
         conditions::set(&mut self.status.conditions, type_, status, cause, self.now);
     }
 
-    pub fn is(&self, type_: &str) -> bool {
+    pub fn is_true(&self, type_: &str) -> bool {
         conditions::is_true(&self.status.conditions, type_)
     }
 
@@ -146,7 +138,7 @@ impl<'a> Draft<'a> {
             let cause = Cause::new(conditions::JOB_SUSPENDED, message);
             self.why = Some(cause.clone());
             self.set(types::RUNNING, FALSE, &cause);
-            self.tell(cause.clone());
+            self.record(cause.clone());
             self.enter(Phase::Suspended, types::SUSPENDED, cause);
             self.status.target_workers = Vec::new();
             self.memory().leaving = Vec::new();
@@ -155,7 +147,7 @@ impl<'a> Draft<'a> {
             let workers = self.status.elastic.wanted.max(self.seen.worker_spec().min_replicas());
             self.begin_run(workers);
             self.set(types::SUSPENDED, FALSE, &cause);
-            self.tell(cause);
+            self.record(cause);
         }
     }
 
@@ -165,13 +157,13 @@ impl<'a> Draft<'a> {
             return;
         }
         match self.seen.launcher(&self.status.elastic).map(|launcher| launcher.state) {
-            Some(State::Succeeded) => {
-                let cause = Cause::new(conditions::JOB_SUCCEEDED, "the launcher has succeeded");
+            Some(PodState::Succeeded) => {
+                let cause = Cause::new(conditions::JOB_SUCCEEDED, "the launcher succeeded");
                 self.end(Phase::Succeeded, types::SUCCEEDED, cause);
             }
-            Some(State::Failed) => self.fail_by_launcher(),
-            Some(State::Terminating) => self.lose_launcher(),
-            None if self.is(types::LAUNCHER_CREATED) => self.miss_launcher(),
+            Some(PodState::Failed) => self.fail_by_launcher(),
+            Some(PodState::Terminating) => self.lose_launcher(),
+            None if self.is_true(types::LAUNCHER_CREATED) => self.miss_launcher(),
             _ => {}
         }
     }
@@ -182,10 +174,10 @@ impl<'a> Draft<'a> {
         let message = format!("the launcher {failure}");
         if let Some(Disruption { why, .. }) = evicted {
             self.remember_disruption(&why);
-            return self.begin_anew(Cause::new(conditions::JOB_EVICTED, format!("the launcher was {why}")));
+            return self.restart_evicted(Cause::new(conditions::JOB_EVICTED, format!("the launcher was {why}")));
         }
         if self.has_lost_its_workers() {
-            return self.begin_anew(Cause::new(conditions::JOB_EVICTED, message));
+            return self.restart_evicted(Cause::new(conditions::JOB_EVICTED, message));
         }
         let status = launcher.pod.status.clone().unwrap_or_default();
         let reason = match status.reason.as_deref() {
@@ -202,15 +194,15 @@ impl<'a> Draft<'a> {
         let workers = || self.status.target_workers.iter().filter_map(|name| self.seen.worker(memory, name));
         let is_evicted = memory.disruption.is_some() || workers().any(Member::is_evicted);
         let runs = workers().filter(|worker| worker.is_running()).count();
-        self.is(types::RUNNING) && is_evicted && runs < count(self.seen.worker_spec().min_replicas())
+        self.is_true(types::RUNNING) && is_evicted && runs < count(self.seen.worker_spec().min_replicas())
     }
 
     /// A launcher that was ended by others is made again, whatever the policy about its failures.
     fn lose_launcher(&mut self) {
         let evicted = self.seen.launcher(&self.status.elastic).and_then(Member::disruption);
-        let Some(Disruption { why, .. }) = evicted.filter(|_| self.is(types::LAUNCHER_CREATED)) else { return };
+        let Some(Disruption { why, .. }) = evicted.filter(|_| self.is_true(types::LAUNCHER_CREATED)) else { return };
         self.remember_disruption(&why);
-        let cause = Cause::new(conditions::JOB_EVICTED, format!("the launcher was {why}, and is made again"));
+        let cause = Cause::new(conditions::JOB_EVICTED, format!("the launcher was {why} and will be recreated"));
         self.warn(cause.clone());
         self.set(types::LAUNCHER_CREATED, FALSE, &cause);
         self.set(types::RUNNING, FALSE, &cause);
@@ -225,10 +217,10 @@ impl<'a> Draft<'a> {
     fn miss_launcher(&mut self) {
         let name = names::launcher(&self.seen.name());
         if self.seen.spec().launcher().restart_policy.parse() == Ok(RestartPolicy::Never) {
-            let message = format!("pod {name} is gone, and the launcher is not to be started again");
+            let message = format!("pod {name} is gone, and its restartPolicy does not allow another");
             return self.fail(Cause::new(conditions::LAUNCHER_GONE, message));
         }
-        let cause = Cause::new(conditions::LAUNCHER_GONE, format!("pod {name} is gone and is made again"));
+        let cause = Cause::new(conditions::LAUNCHER_GONE, format!("pod {name} is gone and will be recreated"));
         self.warn(cause.clone());
         self.set(types::LAUNCHER_CREATED, FALSE, &cause);
         self.set(types::RUNNING, FALSE, &cause);
@@ -242,7 +234,7 @@ impl<'a> Draft<'a> {
     fn end(&mut self, phase: Phase, type_: &str, cause: Cause) {
         self.end_scaling("the job has ended");
         self.why = Some(cause.clone());
-        if self.is(types::RUNNING) {
+        if self.is_true(types::RUNNING) {
             self.set(types::RUNNING, FALSE, &cause);
         }
         if cause.reason != conditions::JOB_EVICTED {
@@ -263,11 +255,11 @@ impl<'a> Draft<'a> {
         self.memory().disruption = None;
         self.begin_run(self.seen.worker_spec().replicas());
         self.set(types::RESTARTING, TRUE, &cause);
-        self.tell(cause);
+        self.record(cause);
     }
 
     /// Starts a job again that others have stopped. That is none of its restarts.
-    fn begin_anew(&mut self, cause: Cause) {
+    fn restart_evicted(&mut self, cause: Cause) {
         self.end_scaling("the job was evicted");
         self.why = Some(cause.clone());
         self.begin_run(self.seen.worker_spec().replicas());
@@ -284,7 +276,7 @@ impl<'a> Draft<'a> {
         self.status.target_workers.sort_by_key(|name| seen.index(name));
         self.count_progress();
         self.status.current_workers = self.hosts();
-        if self.is(types::RUNNING) && self.status.current_workers.len() >= count(self.status.elastic.wanted) {
+        if self.is_true(types::RUNNING) && self.status.current_workers.len() >= count(self.status.elastic.wanted) {
             self.memory().disruption = None;
         }
         self.choose_phase();
@@ -293,7 +285,7 @@ impl<'a> Draft<'a> {
     /// Ends a job that has waited for its start longer than it was to.
     pub fn give_up_waiting(&mut self) {
         let Some(seconds) = self.seen.job.max_wait_seconds() else { return };
-        if self.phase() != Phase::Created || self.is(types::RUNNING) {
+        if self.phase() != Phase::Created || self.is_true(types::RUNNING) {
             return;
         }
         let created = self.status.conditions.iter().find(|condition| condition.type_ == types::CREATED);
@@ -304,7 +296,7 @@ impl<'a> Draft<'a> {
         if left.is_positive() {
             return self.look_again_in(left);
         }
-        let message = format!("it has not started within {seconds} s: {}", self.status.message);
+        let message = format!("it did not start within {seconds} s: {}", self.status.message);
         self.fail(Cause::new(conditions::MAX_WAIT_TIME, message));
     }
 
@@ -313,26 +305,29 @@ impl<'a> Draft<'a> {
         let targets = self.status.target_workers.clone();
         let name = self.seen.name();
         let is_there = |worker: &String| self.seen.worker(&memory, worker).is_some();
-        if !self.is(types::WORKERS_CREATED) && targets.iter().all(is_there) {
-            let message = format!("TrainingJob {name} has {} worker pods.", targets.len());
+        if !self.is_true(types::WORKERS_CREATED) && targets.iter().all(is_there) {
+            let message = format!("TrainingJob {name} has {}.", counted(targets.len(), "worker pod", "worker pods"));
             self.set(types::WORKERS_CREATED, TRUE, &Cause::new(conditions::JOB_CREATED, message));
         }
-        if !self.is(types::WORKERS_READY) && self.are_enough_ready() {
-            let message = format!("TrainingJob {name} has the workers to start with.");
+        if !self.is_true(types::WORKERS_READY) && self.are_enough_ready() {
+            let message = format!("TrainingJob {name} has enough workers to start.");
             self.set(types::WORKERS_READY, TRUE, &Cause::new(conditions::JOB_CREATED, message));
         }
         let launcher = self.seen.launcher(&memory);
         let is_there = launcher.is_some_and(|launcher| !launcher.is_deleted());
-        if self.is(types::WORKERS_READY) && is_there && !self.is(types::LAUNCHER_CREATED) {
+        if self.is_true(types::WORKERS_READY) && is_there && !self.is_true(types::LAUNCHER_CREATED) {
             let message = format!("TrainingJob {name} has its launcher.");
             self.set(types::LAUNCHER_CREATED, TRUE, &Cause::new(conditions::JOB_CREATED, message));
         }
-        if self.is(types::LAUNCHER_CREATED) && launcher.is_some_and(Member::is_running) && !self.is(types::RUNNING) {
-            if self.is(types::RESTARTING) {
-                self.set(types::RESTARTING, FALSE, &Cause::new(conditions::JOB_RUNNING, "the job runs again"));
+        if self.is_true(types::LAUNCHER_CREATED)
+            && launcher.is_some_and(Member::is_running)
+            && !self.is_true(types::RUNNING)
+        {
+            if self.is_true(types::RESTARTING) {
+                self.set(types::RESTARTING, FALSE, &Cause::new(conditions::JOB_RUNNING, "the job is running again"));
             }
             let cause = Cause::new(conditions::JOB_RUNNING, format!("TrainingJob {name} is running."));
-            self.tell(cause.clone());
+            self.record(cause.clone());
             self.set(types::RUNNING, TRUE, &cause);
         }
     }
@@ -362,7 +357,7 @@ impl<'a> Draft<'a> {
 
     /// Returns the workers that the launcher may use, by index.
     fn hosts(&self) -> Vec<String> {
-        if !self.is(types::WORKERS_READY) {
+        if !self.is_true(types::WORKERS_READY) {
             return Vec::new();
         }
         let memory = &self.status.elastic;
@@ -374,7 +369,7 @@ impl<'a> Draft<'a> {
     fn choose_phase(&mut self) {
         let (least, hosts) = (self.seen.worker_spec().min_replicas(), self.status.current_workers.len());
         let is_short = hosts < count(least);
-        if !self.is(types::RUNNING) {
+        if !self.is_true(types::RUNNING) {
             let cause = self.why_it_waits();
             self.status.phase = Some(Phase::Created);
             (self.status.reason, self.status.message) = (cause.reason, self.after_disruption(cause.message));
@@ -383,7 +378,7 @@ impl<'a> Draft<'a> {
             let doing = super::scaling::describe(&self.status.elastic);
             (self.status.reason, self.status.message) = (conditions::SCALING_START.to_owned(), doing);
         } else if is_short {
-            let message = format!("{hosts} of at least {least} workers run; {}", self.why_it_waits().message);
+            let message = format!("{hosts} of at least {least} workers are running; {}", self.why_it_waits().message);
             let message = self.after_disruption(message);
             let cause = Cause::new(conditions::TOO_FEW_WORKERS, message);
             if self.phase() != Phase::Waiting {
@@ -393,8 +388,11 @@ impl<'a> Draft<'a> {
             self.status.phase = Some(Phase::Waiting);
             (self.status.reason, self.status.message) = (cause.reason, cause.message);
         } else {
-            if self.is(types::WORKERS_NOT_READY) {
-                let cause = Cause::new(conditions::JOB_RUNNING, format!("{hosts} workers run"));
+            if self.is_true(types::WORKERS_NOT_READY) {
+                let cause = Cause::new(
+                    conditions::JOB_RUNNING,
+                    format!("{} running", counted(hosts, "worker is", "workers are")),
+                );
                 self.set(types::WORKERS_NOT_READY, FALSE, &cause);
             }
             self.status.phase = Some(Phase::Running);
@@ -407,7 +405,7 @@ impl<'a> Draft<'a> {
     /// Says that the node of the launcher is about to go: nothing can be done about it, and the job ends with its launcher.
     fn mind_launcher(&mut self) {
         let Some(why) = &self.seen.launcher_vanishing else { return };
-        let warning = format!("the launcher cannot leave: {why}");
+        let warning = format!("the launcher cannot be moved: {why}");
         let before = self.seen.job.status.as_ref().map(|status| status.message.as_str()).unwrap_or_default();
         if !before.contains(&warning) {
             self.warn(Cause::new(conditions::LAUNCHER_VANISHING, warning.clone()));
@@ -427,18 +425,22 @@ impl<'a> Draft<'a> {
 
     /// Returns what keeps the job from running, the most telling first.
     fn why_it_waits(&self) -> Cause {
+        if let Some(refusal) = &self.seen.refusal {
+            return Cause::new(FAILED_CREATE, refusal);
+        }
         if let Some((reason, message)) = self.seen.gang_waits() {
             return Cause::new(reason, message);
         }
         if !self.seen.is_admitted() {
-            return Cause::new(conditions::WORKERS_WAIT, "waits for its queue");
+            return Cause::new(conditions::WORKERS_WAIT, "waiting for its queue");
         }
         let missing = self.what_is_missing();
         if !missing.is_empty() {
             return Cause::new(conditions::WORKERS_WAIT, missing);
         }
         let trouble = self.seen.launcher(&self.status.elastic).and_then(Member::trouble);
-        let message = trouble.map_or("waits for the launcher".to_owned(), |it| format!("the launcher: {}", it.message));
+        let message =
+            trouble.map_or("waiting for the launcher".to_owned(), |it| format!("the launcher: {}", it.message));
         Cause::new(conditions::WORKERS_WAIT, message)
     }
 
@@ -456,9 +458,9 @@ impl<'a> Draft<'a> {
         let unplaced =
             waiting().next().and_then(|name| Some(format!("{name} waits: {}", worker(name)?.unschedulable()?)));
         let trouble = || waiting().find_map(|name| Some(format!("{name}: {}", worker(name)?.trouble()?.message)));
-        match unplaced.or_else(trouble) {
-            Some(why) => format!("{runs} of {wanted} workers run; {why}"),
-            None => format!("{runs} of {wanted} workers run"),
+        match self.seen.refusal.clone().or(unplaced).or_else(trouble) {
+            Some(why) => format!("{runs} of {wanted} workers are running; {why}"),
+            None => format!("{runs} of {wanted} workers are running"),
         }
     }
 
@@ -469,7 +471,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns the status as it is to be written.
-    pub fn finish(mut self) -> (TrainingJobStatus, Vec<News>, Option<SignedDuration>) {
+    pub fn finish(mut self) -> (TrainingJobStatus, Vec<JobEvent>, Option<SignedDuration>) {
         if !self.is_live() {
             self.status.current_workers = Vec::new();
         }
@@ -478,7 +480,7 @@ impl<'a> Draft<'a> {
         if self.seen.job.status.as_ref() != Some(&self.status) {
             self.status.last_reconcile_time = Some(time(self.now));
         }
-        (self.status, self.news, self.look_again)
+        (self.status, self.events, self.look_again)
     }
 
     fn tally(&mut self) {
@@ -487,11 +489,11 @@ impl<'a> Draft<'a> {
         }
         let was_over = self.seen.job.phase().is_some_and(Phase::is_final) && self.phase().is_final();
         let tally = |members: Vec<&Member>| {
-            let number = |is: State| i32::try_from(members.iter().filter(|it| it.state == is).count()).unwrap_or(0);
+            let number = |is: PodState| i32::try_from(members.iter().filter(|it| it.state == is).count()).unwrap_or(0);
             ReplicaStatus {
-                active: number(State::Running),
-                succeeded: number(State::Succeeded),
-                failed: number(State::Failed),
+                active: number(PodState::Running),
+                succeeded: number(PodState::Succeeded),
+                failed: number(PodState::Failed),
             }
         };
         let run = self.status.elastic.run;
@@ -521,6 +523,11 @@ impl<'a> Draft<'a> {
 /// Tells whether a job has pods and cares for them in a phase.
 pub fn is_live(phase: Phase) -> bool {
     !phase.is_final() && phase != Phase::Suspended
+}
+
+/// Returns a number with the word for one or for many.
+pub fn counted(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// Returns a number of workers as one of a list.

@@ -17,7 +17,7 @@ use ronde_runtime::{
 };
 use ronde_scheduler::Amounts;
 
-use crate::notices;
+use crate::node_shutdown;
 
 const PODS: &str = "pods";
 
@@ -29,13 +29,13 @@ pub struct Room<'a> {
 
 impl<'a> Room<'a> {
     /// Returns the room of a node on which pods use so much.
-    fn of(node: &'a Node, used: &[Amounts]) -> Self {
+    fn of_node(node: &'a Node, used: &[Amounts]) -> Self {
         let mut free = amounts(node.status.as_ref().and_then(|status| status.allocatable.as_ref()));
         if free.get(PODS).is_none() {
             free.set(PODS, i64::MAX);
         }
         let mut room = Self { node, free };
-        used.iter().for_each(|request| room.take(request, 1));
+        used.iter().for_each(|request| room.take_room(request, 1));
         room
     }
 
@@ -53,7 +53,7 @@ impl<'a> Room<'a> {
     }
 
     /// Puts so many pods here, or takes them away if the number is negative.
-    fn take(&mut self, request: &Amounts, times: i64) {
+    fn take_room(&mut self, request: &Amounts, times: i64) {
         let mut change = |name: &str, own: i64| {
             let free = self.free.get(name).unwrap_or(0);
             self.free.set(name, free.saturating_sub(own.saturating_mul(times)));
@@ -75,7 +75,7 @@ impl Claim {
     fn settle(&mut self, room: &mut Room<'_>) {
         let fits = room.fits(&self.pod, &self.request).min(self.times);
         if fits > 0 {
-            room.take(&self.request, fits);
+            room.take_room(&self.request, fits);
             self.times -= fits;
         }
     }
@@ -107,7 +107,7 @@ pub fn needed(group: &PodGroup, nodes: &[Arc<Node>], pods: &[Arc<Pod>], surplus:
             return Some(gone);
         }
         let Some(room) = rooms.get_mut(node) else { continue };
-        room.take(request, -1);
+        room.take_room(request, -1);
         claims.iter_mut().for_each(|claim| claim.settle(room));
     }
     Some(surplus.len() + usize::from(!is_met(&claims)))
@@ -121,7 +121,7 @@ pub fn rooms<'a>(nodes: &'a [Arc<Node>], pods: impl Iterator<Item = &'a Arc<Pod>
     }
     let room = |node: &'a Arc<Node>| {
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        (name, Room::of(node, used.get(name).map_or(&[], Vec::as_slice)))
+        (name, Room::of_node(node, used.get(name).map_or(&[], Vec::as_slice)))
     };
     nodes.iter().map(room).collect()
 }
@@ -158,7 +158,7 @@ fn share(group: &PodGroup) -> Amounts {
 }
 
 fn is_possible(claims: &[Claim], nodes: &[Arc<Node>]) -> bool {
-    let empty: Vec<Room<'_>> = nodes.iter().map(|node| Room::of(node, &[])).collect();
+    let empty: Vec<Room<'_>> = nodes.iter().map(|node| Room::of_node(node, &[])).collect();
     let fits = |claim: &Claim| {
         let times = |sum: i64, room: &Room<'_>| sum.saturating_add(room.fits(&claim.pod, &claim.request));
         empty.iter().fold(0, times) >= claim.times
@@ -174,7 +174,7 @@ fn is_open(node: &Node, pod: &Pod) -> bool {
     let selector = pod.spec.as_ref().and_then(|spec| spec.node_selector.as_ref());
     let is_selected = selector.into_iter().flatten().all(|(key, value)| node.labels().get(key) == Some(value));
     let is_closed = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
-    !is_closed && is_selected && notices::of(node).is_none() && !taints::of(node).iter().any(keeps_away)
+    !is_closed && is_selected && node_shutdown::notice(node).is_none() && !taints::of_node(node).iter().any(keeps_away)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ const TAINTS: [&str; 7] = [
 const CONDITIONS: [&str; 4] = ["Vanishing", "SpotTermination", "TerminationScheduled", "InstanceExpired"];
 
 /// Returns what says that a node is about to go, if anything does.
-pub fn of(node: &Node) -> Option<String> {
+pub fn notice(node: &Node) -> Option<String> {
     let name = node.name_any();
     if node.metadata.deletion_timestamp.is_some() {
         return Some(format!("node {name} is being deleted"));
@@ -28,8 +28,8 @@ pub fn of(node: &Node) -> Option<String> {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut told = conditions.filter(|it| it.status == "True" && CONDITIONS.contains(&it.type_.as_str()));
     if let Some(condition) = told.next() {
-        return Some(format!("node {name} is about to go: {}", condition.type_));
+        return Some(format!("node {name} is shutting down: {}", condition.type_));
     }
-    let taint = taints::of(node).iter().find(|taint| TAINTS.contains(&taint.key.as_str()))?;
-    Some(format!("node {name} is about to go: taint {}", taint.key))
+    let taint = taints::of_node(node).iter().find(|taint| TAINTS.contains(&taint.key.as_str()))?;
+    Some(format!("node {name} is shutting down: taint {}", taint.key))
 }

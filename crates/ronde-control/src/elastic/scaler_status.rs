@@ -5,14 +5,15 @@ use ronde_api::{ScalerStatus, Scaling, ScalingWay, TrainingJobStatus, names::ela
 use ronde_runtime::pods::time;
 
 use super::{
-    conditions::{self, Cause, TRUE},
+    conditions::{self, TRUE},
     observed::{Observed, Request, RequestObject},
     scaling,
 };
+use crate::reconcile::Cause;
 
 /// What is to be written to a scale operation.
 #[derive(Debug, Clone)]
-pub struct Tell {
+pub struct ScalerUpdate {
     pub object: RequestObject,
     /// It is to go when the job does.
     pub is_to_be_owned: bool,
@@ -20,12 +21,16 @@ pub struct Tell {
 }
 
 /// Returns what is to be written.
-pub fn all(seen: &Observed<'_>, status: &TrainingJobStatus, now: Timestamp) -> Vec<Tell> {
+pub fn all(seen: &Observed<'_>, status: &TrainingJobStatus, now: Timestamp) -> Vec<ScalerUpdate> {
     let of = |request: &Request| {
         let next = next(request, status.elastic.scaling.as_ref(), now);
         let next = Some(next).filter(|next| *next != request.status);
         let is_news = next.is_some() || !request.is_owned;
-        is_news.then(|| Tell { object: request.object.clone(), is_to_be_owned: !request.is_owned, status: next })
+        is_news.then(|| ScalerUpdate {
+            object: request.object.clone(),
+            is_to_be_owned: !request.is_owned,
+            status: next,
+        })
     };
     seen.requests.iter().filter(|request| request.outcome.is_none()).filter_map(of).collect()
 }

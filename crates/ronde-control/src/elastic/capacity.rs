@@ -1,4 +1,5 @@
-//! What is around a training job: nodes that are about to go, room that nobody uses, gangs that wait for some. Pure.
+//! What a training job can have of the cluster: nodes that are about to go, room that nobody uses, gangs that wait for some.
+//! Pure.
 
 use std::sync::Arc;
 
@@ -14,12 +15,12 @@ use ronde_runtime::{
 use ronde_scheduler::Amounts;
 
 use super::{
-    claims::{self, Surplus},
     group,
-    observed::Around,
+    observed::Capacity,
     pod::Wiring,
+    reclaim::{self, Surplus},
 };
-use crate::notices;
+use crate::node_shutdown;
 
 /// How long a node may be silent: most are heard of again.
 const SILENCE: SignedDuration = SignedDuration::from_secs(30);
@@ -28,7 +29,7 @@ const DOUBT: SignedDuration = SignedDuration::from_secs(30);
 
 /// Returns why a node is about to go, if it is; `worker` tells what it tolerates.
 pub fn vanishing(node: &Node, worker: &Pod, now: Timestamp) -> Option<String> {
-    if let Some(notice) = notices::of(node) {
+    if let Some(notice) = node_shutdown::notice(node) {
         return Some(notice);
     }
     let drives_away = |taint: &&Taint| {
@@ -39,13 +40,13 @@ pub fn vanishing(node: &Node, worker: &Pod, now: Timestamp) -> Option<String> {
         let stays = toleration.is_some_and(|toleration| toleration.toleration_seconds.is_none());
         taint.effect == NO_EXECUTE && !stays && !is_early
     };
-    let taint = taints::of(node).iter().find(drives_away)?;
-    Some(format!("node {} is about to go: taint {}", node.name_any(), taint.key))
+    let taint = taints::of_node(node).iter().find(drives_away)?;
+    Some(format!("node {} is shutting down: taint {}", node.name_any(), taint.key))
 }
 
 /// Tells whether nothing has been heard of a node lately.
 pub fn is_silent(node: &Node) -> bool {
-    taints::of(node).iter().any(|taint| matches!(taint.key.as_str(), NOT_READY | UNREACHABLE))
+    taints::of_node(node).iter().any(|taint| matches!(taint.key.as_str(), NOT_READY | UNREACHABLE))
 }
 
 /// What there is in the cluster.
@@ -57,15 +58,15 @@ pub struct Cluster<'a> {
 }
 
 /// Returns what others leave free and wait for. Costs a look at every pod.
-pub fn around(job: &TrainingJob, cluster: &Cluster<'_>) -> Around {
+pub fn capacity(job: &TrainingJob, cluster: &Cluster<'_>) -> Capacity {
     let worker = Wiring::default().worker(job, "", 0);
     let request = worker.spec.as_ref().map(requests).unwrap_or_default();
     // A worker that asks for nothing would fit any number of times: one at a time, then.
     let most = if request.is_empty() { 1 } else { i64::from(i16::MAX) };
-    let rooms = claims::rooms(cluster.nodes, cluster.pods.iter());
+    let rooms = reclaim::rooms(cluster.nodes, cluster.pods.iter());
     let total: i64 = rooms.values().map(|room| room.fits(&worker, &request).min(most)).sum();
     let surplus = surplus(job, cluster.pods, &request);
-    Around { room: i32::try_from(total).unwrap_or(i32::MAX), waits: waits(job, cluster, &surplus) }
+    Capacity { room: i32::try_from(total).unwrap_or(i32::MAX), waits: waits(job, cluster, &surplus) }
 }
 
 /// Returns the gang that can be helped with the fewest workers, and their number. It is none while there seems to be room
@@ -75,7 +76,7 @@ fn waits(job: &TrainingJob, cluster: &Cluster<'_>, surplus: &[Surplus<'_>]) -> O
     let is_other = |group: &&Arc<PodGroup>| group.name_any() != own || group.namespace() != job.namespace();
     let needs = |group: &Arc<PodGroup>| {
         let since = waits_since(group)?;
-        let needed = claims::needed(group, cluster.nodes, cluster.pods, surplus)?;
+        let needed = reclaim::needed(group, cluster.nodes, cluster.pods, surplus)?;
         let is_doubtful = cluster.now.duration_since(since) > DOUBT;
         Some((if is_doubtful { needed.max(1) } else { needed }, group.name_any()))
     };
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn nodes_that_are_about_to_go_are_told_from_others() {
-        let going = |why: &str| format!("node n is about to go: {why}");
+        let going = |why: &str| format!("node n is shutting down: {why}");
         check("one like any", json!({}), None);
         check(
             "deleted",

@@ -36,7 +36,7 @@ pub fn kinds(kinds: &mut Kinds) {
 }
 
 /// Returns the marks of a change.
-pub fn of(change: &Change, caches: &Caches) -> Vec<Mark> {
+pub fn marks_of(change: &Change, caches: &Caches) -> Vec<Mark> {
     let key = change.key.clone();
     if change.is::<Pod>() {
         vec![Mark::Pod(key)]

@@ -17,7 +17,7 @@ use ronde_runtime::pods::{controller_of, disruption};
 use ronde_runtime::volumes::{BOUND_BY_CONTROLLER, reference};
 use ronde_runtime::{
     events::Recorder,
-    pods::act::{self, api},
+    pods::apply::{self, api},
     podstatus,
     runner::{Ctx, in_time},
     watch::Key,
@@ -26,13 +26,11 @@ use ronde_scheduler::{Eviction, GroupId, NodeName, PodId, Step};
 use serde_json::{Value, json};
 
 use super::{
-    objects::{
-        pods::DEFAULT_SCHEDULER,
-        volumes::{Claimed, awaits_node, chooses},
-    },
+    objects::volumes::{Claimed, awaits_node, chooses},
     state::{State, claims},
     status,
 };
+use crate::membership::DEFAULT_SCHEDULER;
 
 /// How many requests are under way at once: a server with a few processors is busy with these.
 const WRITES_MAX: usize = 32;
@@ -41,7 +39,7 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// How a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StepOutcome {
     Done,
     /// Things are different by now; the caches know how.
     Late,
@@ -49,17 +47,17 @@ pub enum Outcome {
 }
 
 /// Takes all steps; returns how each of them ended.
-pub async fn take_all<'a>(ctx: &Ctx, state: &State, steps: &'a [Step]) -> Vec<(&'a Step, Outcome)> {
+pub async fn apply_all<'a>(ctx: &Ctx, state: &State, steps: &'a [Step]) -> Vec<(&'a Step, StepOutcome)> {
     let mut outcomes = Vec::with_capacity(steps.len());
     for alike in steps.chunk_by(|a, b| discriminant(a) == discriminant(b)) {
-        let taking: Vec<_> = alike.iter().map(|step| take(ctx, state, step)).collect();
+        let taking: Vec<_> = alike.iter().map(|step| apply_step(ctx, state, step)).collect();
         let taken: Vec<_> = stream::iter(taking).buffered(WRITES_MAX).collect().await;
         outcomes.extend(alike.iter().zip(taken));
     }
     outcomes
 }
 
-async fn take(ctx: &Ctx, state: &State, step: &Step) -> Outcome {
+async fn apply_step(ctx: &Ctx, state: &State, step: &Step) -> StepOutcome {
     let taken = in_time(async {
         match step {
             Step::Admit(group) => admit(ctx, state, group).await,
@@ -76,15 +74,15 @@ async fn take(ctx: &Ctx, state: &State, step: &Step) -> Outcome {
         }
         Err(error) => {
             tracing::warn!(%step, error = %Causes(&error), "failed");
-            Outcome::Failed
+            StepOutcome::Failed
         }
     }
 }
 
 /// Brings what a step was about into the caches as it is now.
-async fn refresh(ctx: &Ctx, step: &Step) -> Outcome {
+async fn refresh(ctx: &Ctx, step: &Step) -> StepOutcome {
     let (Step::Bind { pod: id, .. } | Step::Evict { pod: id, .. } | Step::Nominate { pod: id, .. }) = step else {
-        return Outcome::Late;
+        return StepOutcome::Late;
     };
     match in_time(api::<Pod>(ctx, id.namespace()).get_opt(id.name())).await {
         Ok(Some(pod)) => ctx.caches.assume(pod),
@@ -93,9 +91,9 @@ async fn refresh(ctx: &Ctx, step: &Step) -> Outcome {
                 ctx.caches.assume_gone(&*gone);
             }
         }
-        Err(_) => return Outcome::Failed,
+        Err(_) => return StepOutcome::Failed,
     }
-    Outcome::Late
+    StepOutcome::Late
 }
 
 /// Returns the key of a pod.
@@ -103,25 +101,25 @@ pub fn key(id: &PodId) -> Key {
     Key::new(id.namespace(), id.name())
 }
 
-async fn admit(ctx: &Ctx, state: &State, id: &GroupId) -> Result<Outcome, kube::Error> {
+async fn admit(ctx: &Ctx, state: &State, id: &GroupId) -> Result<StepOutcome, kube::Error> {
     let Some(group) = ctx.caches.get::<PodGroup>(&Key::new(id.namespace(), id.name())) else {
-        return Ok(Outcome::Late);
+        return Ok(StepOutcome::Late);
     };
     let pods = state.pods(&ctx.caches, id);
     let now = ctx.clock.now();
     let wait = state.wait(id, now);
-    let seen = status::groups::Seen { group: &group, pods: &pods, wait, is_admitted: true, now };
-    status::write_group(ctx, &group, &status::groups::next(&seen)).await?;
-    Ok(Outcome::Done)
+    let seen = status::groups::GroupFacts { group: &group, pods: &pods, wait, is_admitted: true, now };
+    status::write_group(ctx, &group, &status::groups::next_status(&seen)).await?;
+    Ok(StepOutcome::Done)
 }
 
-async fn bind(ctx: &Ctx, state: &State, id: &PodId, node: &NodeName) -> Result<Outcome, kube::Error> {
-    let Some(pod) = state.pod(&ctx.caches, &key(id)) else { return Ok(Outcome::Late) };
+async fn bind(ctx: &Ctx, state: &State, id: &PodId, node: &NodeName) -> Result<StepOutcome, kube::Error> {
+    let Some(pod) = state.pod(&ctx.caches, &key(id)) else { return Ok(StepOutcome::Late) };
     for claimed in claims(&ctx.caches, &pod).iter().filter(|claimed| awaits_node(claimed)) {
         if !chooses(claimed) {
             select_node(ctx, id.namespace(), &claimed.name, node).await?;
         } else if !take_volume(ctx, claimed, node).await? {
-            return Ok(Outcome::Late);
+            return Ok(StepOutcome::Late);
         }
     }
     let binding = json!({
@@ -132,13 +130,13 @@ async fn bind(ctx: &Ctx, state: &State, id: &PodId, node: &NodeName) -> Result<O
     let pods = api::<Pod>(ctx, id.namespace());
     let _: Value = pods.create_subresource("binding", id.name(), &PostParams::default(), &binding).await?;
     events(ctx, &pod).normal(&*pod, "Scheduled", format!("Successfully assigned {id} to {node}"));
-    Ok(Outcome::Done)
+    Ok(StepOutcome::Done)
 }
 
 /// Returns where events about a pod go: they come from the scheduler that it names, as `kubectl describe` shows.
 pub fn events(ctx: &Ctx, pod: &Pod) -> Recorder {
     let named = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
-    ctx.events.of(named.unwrap_or(DEFAULT_SCHEDULER))
+    ctx.events.for_component(named.unwrap_or(DEFAULT_SCHEDULER))
 }
 
 /// Keeps a volume that exists for a claim; tells whether there still is one for it on the node.
@@ -165,8 +163,8 @@ async fn select_node(ctx: &Ctx, namespace: &str, name: &str, node: &NodeName) ->
     Ok(())
 }
 
-async fn evict(ctx: &Ctx, state: &State, id: &PodId, why: &Eviction) -> Result<Outcome, kube::Error> {
-    let Some(pod) = state.pod(&ctx.caches, &key(id)) else { return Ok(Outcome::Late) };
+async fn evict(ctx: &Ctx, state: &State, id: &PodId, why: &Eviction) -> Result<StepOutcome, kube::Error> {
+    let Some(pod) = state.pod(&ctx.caches, &key(id)) else { return Ok(StepOutcome::Late) };
     let (now, message) = (ctx.clock.now(), why_evicted(ctx, id, why));
     events(ctx, &pod).warning(&*pod, "Evict", &*message);
     let conditions = [
@@ -174,8 +172,8 @@ async fn evict(ctx: &Ctx, state: &State, id: &PodId, why: &Eviction) -> Result<O
         podstatus::build_disruption(&pod, disruption::BY_SCHEDULER, &message, now),
     ];
     podstatus::write(ctx, &pod, &conditions, None).await?;
-    act::remove(ctx, &*pod).await?;
-    Ok(Outcome::Done)
+    apply::remove(ctx, &*pod).await?;
+    Ok(StepOutcome::Done)
 }
 
 /// Says why a pod is evicted, in the words of who made the jobs: `preempted by hi (priority high)`.
@@ -201,13 +199,13 @@ fn why_evicted(ctx: &Ctx, victim: &PodId, why: &Eviction) -> String {
     format!("{verb} by {name}{because}")
 }
 
-async fn nominate(ctx: &Ctx, state: &State, id: &PodId, node: Option<&NodeName>) -> Result<Outcome, kube::Error> {
-    let Some(pod) = state.pod(&ctx.caches, &key(id)) else { return Ok(Outcome::Late) };
+async fn nominate(ctx: &Ctx, state: &State, id: &PodId, node: Option<&NodeName>) -> Result<StepOutcome, kube::Error> {
+    let Some(pod) = state.pod(&ctx.caches, &key(id)) else { return Ok(StepOutcome::Late) };
     let patch = json!({
         "metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node.map(NodeName::as_str)},
     });
     let pods = api::<Pod>(ctx, id.namespace());
     let written = pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await?;
     ctx.caches.assume(written);
-    Ok(Outcome::Done)
+    Ok(StepOutcome::Done)
 }

@@ -1,7 +1,10 @@
-//! Makes pairs of RSA keys for ssh: 2048 bits, the private one as PKCS#1, as users of the `ssh` plugin expect.
+//! Makes pairs of RSA keys for the ssh of jobs: 2048 bits, the private one as PKCS#1, as users of Volcano's `ssh` plugin
+//! expect.
 //!
 //! The primes come from a crate whose whole business they are; here is only the arithmetic around them and the
 //! form. Every key is read back by another implementation (`ring`, which checks it) before it is given away.
+
+use std::{fmt, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use crypto_bigint::{NonZero, U1024, U2048};
@@ -10,7 +13,7 @@ use crypto_primes::{
     hazmat::{SetBits, SmallFactorsSieveFactory},
     is_prime, sieve_and_find,
 };
-use rand::CryptoRng;
+use rand::{CryptoRng, rand_core::UnwrapErr, rngs::SysRng};
 
 const EXPONENT: u32 = 65537;
 const PRIME_BITS: u32 = 1024;
@@ -29,6 +32,34 @@ pub struct KeyPair {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make a key: {0}")]
 pub struct KeyError(String);
+
+/// Where the keys of jobs come from.
+#[derive(Clone)]
+pub struct KeySource(Arc<dyn Fn() -> Result<KeyPair, KeyError> + Send + Sync>);
+
+impl KeySource {
+    pub fn new(make: impl Fn() -> Result<KeyPair, KeyError> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+
+    /// Returns the source that makes keys from the machine's randomness.
+    pub fn real() -> Self {
+        Self::new(|| generate(&mut UnwrapErr(SysRng)))
+    }
+
+    /// Makes a key where it holds nobody up.
+    pub async fn make(&self) -> Result<KeyPair, kube::Error> {
+        let make = self.0.clone();
+        let made = tokio::task::spawn_blocking(move || make()).await;
+        made.map_err(|error| kube::Error::Service(error.into()))?.map_err(|error| kube::Error::Service(error.into()))
+    }
+}
+
+impl fmt::Debug for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeySource")
+    }
+}
 
 /// Makes a pair of keys. Takes a tenth of a second of processor time.
 ///

@@ -14,7 +14,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{Claim, claim, controller_ref};
-use crate::{runner::Ctx, watch::Cached};
+use crate::{refusal::Refusal, runner::Ctx, watch::Cached};
 
 /// An owner of pods.
 pub trait Owner: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Cached {}
@@ -48,7 +48,7 @@ async fn create<O: Owner>(ctx: &Ctx, owner: &O, pod: &Pod) -> Result<(), kube::E
             Ok(())
         }
         // Nothing can be made there any more, and what is there goes by itself.
-        Err(error) if is_namespace_terminating(&error) => Ok(()),
+        Err(error) if Refusal::of_error(&error) == Some(Refusal::NamespaceTerminating) => Ok(()),
         Err(error) => {
             ctx.events.warning(owner, "FailedCreate", format!("Error creating: {}", text(&error)));
             Err(error)
@@ -102,7 +102,7 @@ pub async fn remove_within<K: Owner>(ctx: &Ctx, object: &K, grace: Option<u32>) 
             }
             Ok(Removed::Now)
         }
-        Err(error) if is_gone(&error) => {
+        Err(error) if is_gone(&objects, object, &error).await? => {
             ctx.caches.assume_gone(object);
             Ok(Removed::Before)
         }
@@ -210,7 +210,7 @@ pub async fn patch<K: Owner>(ctx: &Ctx, object: &K, patch: &Value) -> Result<Opt
             ctx.caches.assume(patched.clone());
             Ok(Some(patched))
         }
-        Err(error) if is_gone(&error) => {
+        Err(error) if is_gone(&objects, object, &error).await? => {
             ctx.caches.assume_gone(object);
             Ok(None)
         }
@@ -218,22 +218,21 @@ pub async fn patch<K: Owner>(ctx: &Ctx, object: &K, patch: &Value) -> Result<Opt
     }
 }
 
-/// Tells whether an object that was named by its uid is not there any more: there is none, or another one.
-fn is_gone(error: &kube::Error) -> bool {
-    let kube::Error::Api(status) = error else { return false };
-    // Other conflicts are lost races, which say nothing about the object.
-    status.code == 404 || status.code == 409 && status.message.contains("UID in")
+/// Tells whether a write failed because the object that it named by its uid is not there any more. A conflict may also be
+/// a lost race, which says nothing about the object: then the server is asked.
+async fn is_gone<K: Owner>(objects: &Api<K>, object: &K, error: &kube::Error) -> Result<bool, kube::Error> {
+    match Refusal::of_error(error) {
+        Some(Refusal::NotFound) => Ok(true),
+        Some(Refusal::Conflict) => {
+            Ok(objects.get_opt(&object.name_any()).await?.is_none_or(|it| it.uid() != object.uid()))
+        }
+        _ => Ok(false),
+    }
 }
 
 /// Tells whether a name is taken already.
 pub fn is_taken(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.reason == "AlreadyExists")
-}
-
-fn is_namespace_terminating(error: &kube::Error) -> bool {
-    let kube::Error::Api(status) = error else { return false };
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+    Refusal::of_error(error) == Some(Refusal::AlreadyExists)
 }
 
 /// Returns what a server says of its refusal, as events and conditions repeat it.
