@@ -8,8 +8,8 @@
 //!
 //! Inside, from the outside in: `serve.rs` (TLS, tokens) and `http/` (paths, parameters, forms of answers;
 //! `authorize.rs` and `impersonate.rs` ask whether they may) know HTTP; `verbs/` are get, list, watch, create,
-//! update, patch and delete without it; every write goes decode → conform → default → track owners → prepare → admit
-//! → validate → commit. `registry/` says what is served and hides whether a kind is built in (`kinds/`) or custom
+//! update, patch and delete without it (the order of a write is in `verbs/write.rs`). `target.rs` is what a request is
+//! about. `registry/` says what is served and hides whether a kind is built in (`kinds/`) or custom
 //! (`schema/crd/`). `decode/`, `selector/`, `patch/`, `schema/`, `table/`, `openapi/`, `discovery.rs`, `kinds/`,
 //! `pod_security/` and `rbac/` are pure (of the last, `follow.rs` and `aggregate.rs` are not: they read and write the
 //! store). `store/` is the only state; `backup.rs` is its form as a file, `metrics.rs` what `/metrics` says. `gc/`,
@@ -42,6 +42,7 @@ mod serve;
 mod server;
 pub mod store;
 pub mod table;
+mod target;
 mod verbs;
 pub mod world;
 

@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::{
     error::{ApiError, FieldError, Subject},
-    http::{query::Query, target::Target},
+    http::query::Query,
+    target::Target,
 };
 
 /// Answers what only the node of a pod can: logs, exec, attach, port-forward.

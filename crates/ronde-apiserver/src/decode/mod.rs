@@ -14,7 +14,10 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::{error::ApiError, schema::Node};
+use crate::{
+    error::{ApiError, Cause},
+    schema::Node,
+};
 
 use self::protobuf::Envelope;
 pub use self::{
@@ -44,6 +47,15 @@ pub struct Decoded {
     pub problems: Vec<String>,
 }
 
+/// What to do with fields that the schema does not know.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum FieldValidation {
+    Ignore,
+    #[default]
+    Warn,
+    Strict,
+}
+
 /// Reads an object of kind `kind` (which only serves the error messages).
 ///
 /// With a schema, fields that it does not have are noted and left out of JSON; in YAML they stay, because the real
@@ -59,11 +71,12 @@ pub fn decode(content_type: &str, body: &[u8], kind: &str, schema: Option<Node<'
             "the object provided is unrecognized (must be of type {kind}): {text} ({summary})"
         ))
     };
+    let malformed = |text: &str| ApiError { cause: Some(Cause::Malformed), ..unrecognized(&no_kind(text)) };
     if body.len() > BODY_BYTES_MAX {
         return Err(too_large());
     }
     let parsed = match media_type(content_type).as_str() {
-        "" | "application/json" => parse_json(body, schema).map_err(|text| no_kind(&text)),
+        "" | "application/json" => Ok(parse_json(body, schema).map_err(|text| malformed(&text))?),
         "application/yaml" => parse_yaml(body),
         PROTOBUF => {
             let envelope = Envelope::open(body).map_err(|text| unrecognized(&text))?;
@@ -75,7 +88,7 @@ pub fn decode(content_type: &str, body: &[u8], kind: &str, schema: Option<Node<'
     if decoded.value.is_null() {
         decoded.value = Value::Object(Map::new());
     }
-    check_root(&decoded.value).map_err(|text| unrecognized(&no_kind(&text)))?;
+    check_root(&decoded.value).map_err(|text| malformed(&text))?;
     Ok(decoded)
 }
 
@@ -83,8 +96,7 @@ pub fn decode(content_type: &str, body: &[u8], kind: &str, schema: Option<Node<'
 fn decode_envelope(envelope: &Envelope<'_>, kind: &str) -> Result<Decoded, ApiError> {
     let value = envelope.decode().map_err(|text| {
         let version = envelope.api_version.rsplit('/').next().unwrap_or_default();
-        let found = envelope.kind;
-        ApiError::bad_request(format!("{found} in version {version:?} cannot be handled as a {kind}: {text}"))
+        ApiError::not_of_kind(envelope.kind, version, kind, text)
     })?;
     Ok(Decoded { value, problems: Vec::new() })
 }

@@ -7,7 +7,7 @@ use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::{
-    Asked, no_such_method, no_such_resource, page_not_found,
+    Asked, page_not_found,
     reply::{self, Reply},
 };
 use crate::{
@@ -82,7 +82,7 @@ pub async fn metrics(State(api): State<Api>) -> Reply {
 /// All objects at one revision, secrets too, as lines of a backup.
 pub async fn backup(State(api): State<Api>, request: Request) -> Reply {
     if *request.method() != Method::GET {
-        return reply::error(&no_such_method());
+        return reply::error(&ApiError::no_such_method());
     }
     let user = Asked::without_body(request.into_parts().0).user;
     if !user.is_admin() {
@@ -140,7 +140,7 @@ fn is_served(api: &Api, group: &str) -> bool {
 /// Answers with what `make` gives for everything that is served; the flag says that the aggregated form is wanted.
 fn document(api: &Api, request: Request, make: impl FnOnce(&[&ResourceInfo], bool, &str) -> Option<Value>) -> Reply {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return reply::error(&no_such_method());
+        return reply::error(&ApiError::no_such_method());
     }
     let asked = Asked::without_body(request.into_parts().0);
     let registry = api.registry();
@@ -148,7 +148,7 @@ fn document(api: &Api, request: Request, make: impl FnOnce(&[&ResourceInfo], boo
     let infos: Vec<&ResourceInfo> = registry.all().map(|resource| &resource.info).chain(&reviews).collect();
     let aggregated = wants_aggregated(asked.header(header::ACCEPT));
     let Some(value) = make(&infos, aggregated, asked.header(header::HOST)) else {
-        return reply::error(&no_such_resource());
+        return reply::error(&ApiError::no_such_resource());
     };
     let mut answer = json_document(&value);
     if value["kind"] == "APIGroupDiscoveryList" {

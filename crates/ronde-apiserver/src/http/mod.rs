@@ -10,7 +10,6 @@ pub mod negotiate;
 pub mod query;
 pub mod reply;
 pub mod resources;
-pub mod target;
 
 use std::time::Duration;
 
@@ -141,18 +140,6 @@ pub async fn discard(mut body: Body) {
 /// The answer to a path that leads nowhere, as Go's HTTP server words it.
 pub fn page_not_found() -> Reply {
     reply::with_type(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", b"404 page not found\n".to_vec())
-}
-
-/// Nothing is served at this path, though the API group exists.
-pub fn no_such_resource() -> ApiError {
-    ApiError::new(404, "NotFound", "the server could not find the requested resource")
-        .with_details(serde_json::json!({}))
-}
-
-/// The path exists but does not have this method.
-pub fn no_such_method() -> ApiError {
-    let message = "the server does not allow this method on the requested resource";
-    ApiError::new(405, "MethodNotAllowed", message).with_details(serde_json::json!({}))
 }
 
 #[cfg(test)]

@@ -1,68 +1,17 @@
 //! The query parameters of requests, parsed and checked once. Pure.
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use crate::{
+    decode::FieldValidation,
     error::{ApiError, FieldError, Subject},
-    store::{Place, Revision},
+    store::Revision,
+    verbs::options::{Continue, ListOptions, VersionRule, WriteOptions},
 };
 
 /// All parameters of a request, in order.
 #[derive(Debug, Default)]
 pub struct Query(Vec<(String, String)>);
-
-/// How a list or watch is asked for.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct ListOptions {
-    pub label_selector: String,
-    pub field_selector: String,
-    pub watch: bool,
-    pub limit: usize,
-    pub resume: Option<Continue>,
-    pub version: VersionRule,
-    pub bookmarks: bool,
-    pub send_initial_events: Option<bool>,
-    pub timeout_seconds: Option<u64>,
-}
-
-/// What `resourceVersion` and `resourceVersionMatch` ask for.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum VersionRule {
-    /// Nothing given, or `0`: whatever is at hand. Here that is always the newest.
-    #[default]
-    Any,
-    NotOlderThan(Revision),
-    Exact(Revision),
-}
-
-/// Where a paged list goes on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Continue {
-    /// None: at the newest revision, because the first one is no longer kept.
-    pub at: Option<Revision>,
-    pub after: Place,
-}
-
-/// What to do with fields that the schema does not know.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum FieldValidation {
-    Ignore,
-    #[default]
-    Warn,
-    Strict,
-}
-
-/// How a write is asked for.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct WriteOptions {
-    pub dry_run: bool,
-    pub field_manager: String,
-    pub field_validation: FieldValidation,
-    pub force: bool,
-}
-
-const CONTINUE_FORMAT: &str = "meta.k8s.io/v1";
 
 impl Query {
     pub fn parse(query: Option<&str>) -> Self {
@@ -215,23 +164,6 @@ pub fn parse_revision(text: &str) -> Result<Option<Revision>, ApiError> {
     }
 }
 
-impl Continue {
-    pub fn encode(&self) -> String {
-        let start = json!([&*self.after.namespace, &*self.after.name]);
-        URL_SAFE_NO_PAD.encode(json!({"v": CONTINUE_FORMAT, "rv": self.at, "start": start}).to_string())
-    }
-
-    fn decode(token: &str) -> Result<Self, ApiError> {
-        let read = || -> Option<Self> {
-            let value: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
-            let start = |index: usize| value["start"][index].as_str();
-            (value["v"] == CONTINUE_FORMAT).then_some(())?;
-            Some(Self { at: value["rv"].as_u64(), after: Place::new(start(0)?, start(1)?) })
-        };
-        read().ok_or_else(|| ApiError::bad_request("continue key is not valid"))
-    }
-}
-
 impl WriteOptions {
     /// # Errors
     /// If a parameter has a value that is not known. `options` is the kind named in the error, as in `CreateOptions`.
@@ -288,6 +220,7 @@ fn invalid_options(kind: &str, errors: &[FieldError]) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Place;
 
     fn list(query: &str) -> Result<ListOptions, String> {
         ListOptions::parse(&Query::parse(Some(query))).map_err(|error| error.message)

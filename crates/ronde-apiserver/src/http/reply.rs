@@ -13,7 +13,11 @@ use crate::{
     registry::Resource,
     store::{Event, Object},
     table::{self, Columns, IncludeObject, ListMeta},
-    verbs::{Done, Outcome, Shown, list::Page, watch::event_line},
+    verbs::{
+        Done, Outcome, Shown,
+        list::Page,
+        watch::{EventEncoder, event_line},
+    },
     world::World,
 };
 
@@ -76,39 +80,9 @@ impl Encoder {
         self.value(StatusCode::OK, &value)
     }
 
-    /// Appends one line of a watch.
-    pub fn event(&mut self, kind: &str, resource: &Resource, object: &Object, out: &mut Vec<u8>) {
-        if self.sends_raw(resource, object) {
-            return raw_line(kind, resource, object, out);
-        }
-        let shown = self.shaped(resource, resource.show(object));
-        self.header_due = false;
-        event_line(kind, &shown, out);
-    }
-
-    /// Returns an event as a line of a watch; watchers that get the same share the bytes.
-    pub fn line(&mut self, kind: &str, resource: &Resource, event: &Event) -> Bytes {
-        let mut line = Vec::new();
-        if !self.sends_raw(resource, &event.object) {
-            self.event(kind, resource, &event.object, &mut line);
-            return line.into();
-        }
-        let make = || {
-            raw_line(kind, resource, &event.object, &mut line);
-            line.into()
-        };
-        event.line(|made| is_raw_line(made, kind, resource), make)
-    }
-
     /// Whether a watch sends an object as it is stored.
     fn sends_raw(&self, resource: &Resource, object: &Object) -> bool {
         self.form.shape == Shape::Whole && resource.serves_raw(object)
-    }
-
-    /// Appends a bookmark: an object of the kind with nothing but a version.
-    pub fn bookmark(&mut self, resource: &Resource, object: Value, out: &mut Vec<u8>) {
-        let shown = if self.form.shape == Shape::Whole { object } else { self.shaped(resource, object) };
-        event_line("BOOKMARK", &shown, out);
     }
 
     /// The answer to a read or write of a scale.
@@ -126,13 +100,17 @@ impl Encoder {
     }
 
     pub fn done(&self, resource: &Resource, done: &Done) -> Reply {
-        let mut reply = match &done.outcome {
+        let mut reply = self.outcome(resource, &done.outcome);
+        warn(&mut reply, &done.warnings);
+        reply
+    }
+
+    pub fn outcome(&self, resource: &Resource, outcome: &Outcome) -> Reply {
+        match outcome {
             Outcome::Created(shown) => self.object(StatusCode::CREATED, resource, shown),
             Outcome::Updated(shown) | Outcome::Deleting(shown) => self.object(StatusCode::OK, resource, shown),
             Outcome::Deleted(status) => self.value(StatusCode::OK, status),
-        };
-        warn(&mut reply, &done.warnings);
-        reply
+        }
     }
 
     pub fn value(&self, status: StatusCode, value: &Value) -> Reply {
@@ -169,6 +147,35 @@ impl Encoder {
         let table = table::table(columns, meta, objects, options);
         let table = if self.form.beta { table.in_v1beta1() } else { table };
         serde_json::to_value(table).expect("a table serialises into memory")
+    }
+}
+
+impl EventEncoder for Encoder {
+    fn event(&mut self, kind: &str, resource: &Resource, object: &Object, out: &mut Vec<u8>) {
+        if self.sends_raw(resource, object) {
+            return raw_line(kind, resource, object, out);
+        }
+        let shown = self.shaped(resource, resource.show(object));
+        self.header_due = false;
+        event_line(kind, &shown, out);
+    }
+
+    fn line(&mut self, kind: &str, resource: &Resource, event: &Event) -> Bytes {
+        let mut line = Vec::new();
+        if !self.sends_raw(resource, &event.object) {
+            self.event(kind, resource, &event.object, &mut line);
+            return line.into();
+        }
+        let make = || {
+            raw_line(kind, resource, &event.object, &mut line);
+            line.into()
+        };
+        event.line(|made| is_raw_line(made, kind, resource), make)
+    }
+
+    fn bookmark(&mut self, resource: &Resource, object: Value, out: &mut Vec<u8>) {
+        let shown = if self.form.shape == Shape::Whole { object } else { self.shaped(resource, object) };
+        event_line("BOOKMARK", &shown, out);
     }
 }
 

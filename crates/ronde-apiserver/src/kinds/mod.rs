@@ -1,8 +1,7 @@
 //! What is particular about built-in kinds between decoding and storing: defaults, strategies, validation.
 //!
-//! One table of small pure functions ([`Rules`]) per kind, found with [`rules`]; the registry calls them in this
-//! order: `default`, admission, `prepare_create` or `prepare_update` (or the pair for status), allocation,
-//! [`validate`], store. Everything generic (names, uid, times, generation, managed fields, finalizers, deletion) is the
+//! One table of small pure functions ([`Rules`]) per kind, found with [`rules`]; when each is called is said in
+//! `verbs/write.rs`. Everything generic (names, uid, times, generation, managed fields, finalizers, deletion) is the
 //! caller's. The words of messages are those of the real server 1.34 with its default feature gates.
 
 pub mod cluster;

@@ -19,7 +19,7 @@ use crate::{
     schema::Node,
 };
 
-pub use crate::http::query::FieldValidation;
+pub use crate::decode::FieldValidation;
 pub use json::JsonPatch;
 
 const JSON: &str = "application/json-patch+json";

@@ -35,7 +35,7 @@ pub fn strict_error(version: &str, kind: &str, fields: &[String]) -> ApiError {
 }
 
 fn cannot_be_handled(version: &str, kind: &str, why: &str) -> ApiError {
-    ApiError::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
+    ApiError::not_of_kind(kind, version, kind, why)
 }
 
 /// Does what [`decode`] does, with the error as the answer to a create or update.

@@ -82,7 +82,7 @@ impl Call {
                 "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:110\""
             )
         };
-        ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {why}", info.kind))
+        ApiError::not_of_kind(kind, version, &info.kind, why)
     }
 }
 

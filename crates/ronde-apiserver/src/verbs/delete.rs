@@ -7,14 +7,13 @@ use serde_json::{Value, json};
 use super::{
     Call, Done, Outcome, Shown,
     meta::{self, FOREGROUND, ORPHAN},
-    write::{TRIES_MAX, is_race},
+    write::TRIES_MAX,
 };
 use crate::{
     admission::Operation,
     api::CRDS,
     crds,
     error::{ApiError, FieldError, Subject},
-    http::query::Query,
     kinds, namespaces,
     store::Object,
     world::rfc3339,
@@ -39,19 +38,11 @@ pub enum Propagation {
 }
 
 impl DeleteOptions {
-    /// Reads the options from a body (`DeleteOptions`) or, without one, from the query.
+    /// Reads the options from an object of the kind `DeleteOptions`.
     ///
     /// # Errors
     /// If a value is not known, or two options contradict each other.
-    pub fn parse(body: Option<&Value>, query: &Query) -> Result<Self, ApiError> {
-        let from_query;
-        let source = match body {
-            Some(value) => value,
-            None => {
-                from_query = options_of(query)?;
-                &from_query
-            }
-        };
+    pub fn parse(source: &Value) -> Result<Self, ApiError> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let options = Self {
             grace_period_seconds: source["gracePeriodSeconds"].as_i64(),
@@ -62,22 +53,6 @@ impl DeleteOptions {
         };
         Ok(options)
     }
-}
-
-fn options_of(query: &Query) -> Result<Value, ApiError> {
-    let mut options = json!({});
-    for name in ["propagationPolicy", "dryRun"] {
-        if !query.get(name).is_empty() {
-            options[name] = query.get(name).into();
-        }
-    }
-    if let Some(seconds) = query.number("gracePeriodSeconds")? {
-        options["gracePeriodSeconds"] = seconds.into();
-    }
-    if !query.get("orphanDependents").is_empty() {
-        options["orphanDependents"] = query.flag("orphanDependents").into();
-    }
-    Ok(options)
 }
 
 fn invalid(errors: &[FieldError]) -> ApiError {
@@ -129,7 +104,7 @@ impl Call {
             let old = self.resource.show(&current);
             self.check_deletable(&old, options, &current)?;
             match self.delete_once(&old, &current, options).await {
-                Err(error) if is_race(&error) && tries < TRIES_MAX => {}
+                Err(error) if error.is_race() && tries < TRIES_MAX => {}
                 Err(error) => return Err(error),
                 Ok(outcome) => return Ok(Done { outcome, warnings }),
             }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::StatusCode;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -11,7 +10,6 @@ use super::{Call, Outcome, Shown, body::decode_as, delete::DeleteOptions, meta, 
 use crate::{
     auth::{Account, Claims, ISSUER},
     error::{ApiError, FieldError, Subject},
-    http::{no_such_resource, query::Query},
     kinds::{
         self,
         eviction::{self, Eviction},
@@ -38,18 +36,18 @@ impl Call {
     ///
     /// # Errors
     /// If the object does not exist, or the action is refused.
-    pub async fn subresource(&mut self, content_type: &str, body: &Bytes) -> Result<(StatusCode, Value), ApiError> {
+    pub async fn subresource(&mut self, content_type: &str, body: &Bytes) -> Result<Outcome, ApiError> {
         let decode = |kind: &str| decode_as(content_type, body, kind).map(|body| body.value);
         match self.target.subresource.as_str() {
             "binding" => self.bind(&decode("Binding")?).await,
             "eviction" => self.evict(&decode("Eviction")?).await,
             "token" => self.token(decode("TokenRequest")?),
             "finalize" => self.finalize(&decode("Namespace")?).await,
-            _ => Err(no_such_resource()),
+            _ => Err(ApiError::no_such_resource()),
         }
     }
 
-    async fn bind(&self, binding: &Value) -> Result<(StatusCode, Value), ApiError> {
+    async fn bind(&self, binding: &Value) -> Result<Outcome, ApiError> {
         self.check_same_name(binding, "Binding")?;
         let now = self.api.world().now_text();
         let wanted = meta::text(binding, "uid");
@@ -65,10 +63,10 @@ impl Call {
         Ok(success())
     }
 
-    async fn evict(&mut self, request: &Value) -> Result<(StatusCode, Value), ApiError> {
+    async fn evict(&mut self, request: &Value) -> Result<Outcome, ApiError> {
         self.check_same_name(request, "Eviction")?;
         let pod = self.resource.show(&*self.find()?);
-        let mut options = DeleteOptions::parse(request.get("deleteOptions"), &Query::default())?;
+        let mut options = DeleteOptions::parse(&request["deleteOptions"])?;
         options.dry_run |= self.options.dry_run;
         let only_this_version = self.spend_for(&pod, options.dry_run).await?;
         if only_this_version {
@@ -127,7 +125,7 @@ impl Call {
         Ok(())
     }
 
-    fn token(&self, mut request: Value) -> Result<(StatusCode, Value), ApiError> {
+    fn token(&self, mut request: Value) -> Result<Outcome, ApiError> {
         let stored = self.find()?.value();
         let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(TOKEN_SECONDS_DEFAULT);
         check_token_seconds(seconds)?;
@@ -154,11 +152,11 @@ impl Call {
             request["spec"]["boundObjectRef"] = Value::Null;
         }
         request["status"] = json!({"token": token, "expirationTimestamp": rfc3339(expires)});
-        Ok((StatusCode::CREATED, request))
+        Ok(Outcome::Created(Shown::Value(request)))
     }
 
     /// Takes the finalizers of a namespace from the request, and nothing else.
-    async fn finalize(&self, wanted: &Value) -> Result<(StatusCode, Value), ApiError> {
+    async fn finalize(&self, wanted: &Value) -> Result<Outcome, ApiError> {
         let version = meta::text(wanted, "resourceVersion");
         let done = self
             .change(|old| {
@@ -172,24 +170,15 @@ impl Call {
                 Ok(Next::own(value))
             })
             .await?;
-        let value = match done.outcome {
-            Outcome::Updated(Shown::Stored(object)) => self.resource.show(&object),
-            Outcome::Updated(Shown::Value(value)) => value,
-            _ => Value::Null,
-        };
-        Ok((StatusCode::OK, value))
+        Ok(done.outcome)
     }
 
     /// Returns what to ask the node of a pod, and whom; none if there is nothing to answer yet.
     ///
     /// # Errors
-    /// If the pod, its node or the container does not exist, or a parameter is wrong.
-    pub fn for_node(&self, query: &Query) -> Result<Option<Addressed>, ApiError> {
-        let is_log = self.target.subresource == "log";
-        if !is_log && !query.get("dryRun").is_empty() {
-            return Err(ApiError::bad_request("dryRun is not supported"));
-        }
-        let mut what = What::parse(&self.target, query, self.api.world().now())?;
+    /// If the pod, its node or the container does not exist.
+    pub fn for_node(&self, mut what: What) -> Result<Option<Addressed>, ApiError> {
+        let is_log = matches!(what, What::Log { .. });
         let pod = self.resource.show(&*self.find()?);
         what.choose_container(&pod)?;
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
@@ -225,7 +214,7 @@ fn check_token_seconds(seconds: i64) -> Result<(), ApiError> {
     Err(ApiError::invalid(Subject { group: "authentication.k8s.io", what: "TokenRequest", name: "" }, &errors))
 }
 
-fn success() -> (StatusCode, Value) {
+fn success() -> Outcome {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    (StatusCode::CREATED, status)
+    Outcome::Created(Shown::Value(status))
 }

@@ -10,7 +10,7 @@ use super::{
     Call, Done, Outcome, Shown,
     body::Body,
     meta,
-    write::{MODIFIED, TRIES_MAX, is_race},
+    write::{MODIFIED, TRIES_MAX},
 };
 use crate::{
     error::{ApiError, FieldError},
@@ -94,7 +94,7 @@ impl Call {
             apply::keep_times_if_unchanged(&old, &mut value);
             match self.finish(value, &old, &current).await {
                 // Who named a version hears of the conflict in the next round.
-                Err(error) if is_race(&error) && tries < TRIES_MAX => {}
+                Err(error) if error.is_race() && tries < TRIES_MAX => {}
                 Err(error) => return Err(error),
                 Ok(shown) => return Ok(Done { outcome: Outcome::Updated(shown), warnings }),
             }
