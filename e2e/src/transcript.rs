@@ -158,13 +158,28 @@ mod tests {
                  status: Failure"
             ))
         };
-        let theirs = failure("theirs", "  - field: a\n    message: x\n    reason: R\n  - field: a\n    message: y\n    reason: Q\n");
+        let theirs = failure(
+            "theirs",
+            "  - field: a\n    message: x\n    reason: R\n  - field: a\n    message: y\n    reason: Q\n",
+        );
         let check = |ours: &Transcript, wrong: usize| {
             assert_eq!(ours.compare(&theirs, &scenario).len(), wrong, "{ours}");
         };
-        check(&failure("ours", "  - field: a\n    message: u\n    reason: Q\n  - field: a\n    message: v\n    reason: R\n"), 0);
+        check(
+            &failure(
+                "ours",
+                "  - field: a\n    message: u\n    reason: Q\n  - field: a\n    message: v\n    reason: R\n",
+            ),
+            0,
+        );
         check(&failure("ours", "  - field: a\n    message: u\n    reason: Q\n"), 1);
-        check(&failure("ours", "  - field: b\n    message: u\n    reason: Q\n  - field: a\n    message: v\n    reason: R\n"), 1);
+        check(
+            &failure(
+                "ours",
+                "  - field: b\n    message: u\n    reason: Q\n  - field: a\n    message: v\n    reason: R\n",
+            ),
+            1,
+        );
         check(&transcript("POST /a\n200\nmessage: theirs"), 1);
     }
 

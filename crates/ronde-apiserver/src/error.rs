@@ -343,9 +343,26 @@ fn aggregate(errors: &[FieldError]) -> String {
     }
 }
 
+/// Returns the field and the kind of a mistake from its text: what is compared with recordings of the real server.
+#[cfg(test)]
+pub fn field_and_kind(text: &str) -> &str {
+    use FieldErrorKind as K;
+    let kinds = [K::Required, K::Invalid, K::NotSupported, K::Duplicate, K::Forbidden, K::NotFound, K::TooLong]
+        .into_iter()
+        .chain([K::TooMany, K::TypeInvalid, K::Internal]);
+    let ends = kinds.filter_map(|kind| Some(text.find(&format!(": {}", kind.words()))? + 2 + kind.words().len()));
+    ends.min().map_or(text, |end| &text[..end])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn field_and_kind_are_found_in_a_text() {
+        let error = FieldError::invalid("spec.a[b: c]", 1.into(), "no: Forbidden");
+        assert_eq!(field_and_kind(&error.to_string()), "spec.a[b: c]: Invalid value");
+    }
 
     #[test]
     fn an_answer_tells_a_bounded_number_of_mistakes() {

@@ -4,10 +4,10 @@
 //! fields and, given a schema, leaves out fields that the kind does not have. Size, depth and YAML aliases are
 //! bounded, so that everything behind this module may recurse freely. Types of fields are not checked here.
 
+mod clean;
 mod json;
 mod protobuf;
 mod strict;
-mod syntax;
 mod yaml;
 
 use std::fmt::Write as _;
@@ -20,9 +20,7 @@ use crate::{
 };
 
 use self::protobuf::Envelope;
-pub use self::{
-    json::parse as parse_json, protobuf::parse as parse_protobuf, strict::warnings, yaml::parse as parse_yaml,
-};
+pub use self::{json::parse as parse_json, protobuf::parse as parse_protobuf, yaml::parse as parse_yaml};
 
 /// The longest body that is read. The caller stops reading there and answers with [`too_large`].
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -35,6 +33,9 @@ pub const DEPTH_MAX: usize = 120;
 /// The media types of bodies that are objects, as errors list them.
 const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", PROTOBUF];
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// The longest text that an error message shows in whole.
+const SHOWN_BYTES_MAX: usize = 64;
 
 /// How much of a body that cannot be understood is shown in the error.
 const SUMMARY_BYTES: usize = 30;
@@ -71,7 +72,7 @@ pub fn decode(content_type: &str, body: &[u8], kind: &str, schema: Option<Node<'
             "the object provided is unrecognized (must be of type {kind}): {text} ({summary})"
         ))
     };
-    let malformed = |text: &str| ApiError { cause: Some(Cause::Malformed), ..unrecognized(&no_kind(text)) };
+    let malformed = |text: &str| ApiError { cause: Some(Cause::Malformed), ..unrecognized(text) };
     if body.len() > BODY_BYTES_MAX {
         return Err(too_large());
     }
@@ -115,38 +116,28 @@ pub(crate) fn entity_too_large(why: impl std::fmt::Display) -> ApiError {
     ApiError::new(413, "RequestEntityTooLarge", format!("Request entity too large: {why}"))
 }
 
-/// The name of the type of a value in the words of Go's JSON package.
-pub(crate) fn json_type(value: &Value) -> &'static str {
+/// What a value is, for an error message: its type and, where it is short, itself.
+pub(crate) fn described(value: &Value) -> String {
     match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+        Value::Null => "null".to_owned(),
+        Value::Bool(value) => format!("boolean {value}"),
+        Value::Number(value) => format!("number {value}"),
+        Value::String(value) if value.len() <= SHOWN_BYTES_MAX => format!("string {value:?}"),
+        Value::String(_) => "a string".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
     }
 }
 
-fn no_kind(text: &str) -> String {
-    format!("couldn't get version/kind; json parse error: {text}")
-}
-
-/// Checks what the real server looks at first: an object whose `apiVersion` and `kind` are texts.
+/// Checks what is looked at first: an object whose `apiVersion` and `kind` are texts.
 fn check_root(value: &Value) -> Result<(), String> {
     let Value::Object(root) = value else {
-        let found = json_type(value);
-        return Err(format!(
-            "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
-             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-        ));
+        return Err(format!("expected an object, got {}", described(value)));
     };
     for field in ["apiVersion", "kind"] {
         match root.get(field) {
             None | Some(Value::Null | Value::String(_)) => {}
-            Some(other) => {
-                let found = json_type(other);
-                return Err(format!("json: cannot unmarshal {found} into Go struct field .{field} of type string"));
-            }
+            Some(other) => return Err(format!("{field}: expected a string, got {}", described(other))),
         }
     }
     Ok(())

@@ -83,7 +83,7 @@ impl<'a> Envelope<'a> {
     pub fn decode(&self) -> Result<Value, String> {
         let id = self.find_message().ok_or_else(|| {
             let (kind, version) = (self.kind, self.api_version);
-            format!("no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:110\"")
+            format!("no kind {kind:?} of {version:?} is known")
         })?;
         let mut object = Map::new();
         object.insert("apiVersion".to_owned(), self.api_version.into());
@@ -375,7 +375,7 @@ fn schema_or(union: &SchemaOr, bytes: &[u8], depth: usize) -> Result<Value, Stri
 }
 
 fn too_deep() -> String {
-    format!("exceeded max depth of {DEPTH_MAX}")
+    format!("nested deeper than {DEPTH_MAX} levels")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The query parameters of requests, parsed and checked once. Pure.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     decode::FieldValidation,
@@ -47,10 +47,7 @@ impl Query {
             "" => Ok(None),
             text => match text.parse::<i64>() {
                 Ok(number) => Ok(Some(u64::try_from(number).unwrap_or(0))),
-                Err(_) => Err(ApiError::bad_request(format!(
-                    "strconv.ParseInt: parsing {}: invalid syntax",
-                    Value::from(text)
-                ))),
+                Err(_) => Err(ApiError::bad_request(format!("{name}: expected a number, got {text:?}"))),
             },
         }
     }
@@ -154,13 +151,10 @@ fn list_errors(query: &Query, options: &ListOptions) -> Vec<FieldError> {
 pub fn parse_revision(text: &str) -> Result<Option<Revision>, ApiError> {
     match text {
         "" => Ok(None),
-        text => text.parse().map(Some).map_err(|_| {
-            ApiError::bad_request(format!(
-                "resourceVersion: Invalid value: {}: strconv.ParseUint: parsing {}: invalid syntax",
-                Value::from(text),
-                Value::from(text)
-            ))
-        }),
+        text => text
+            .parse()
+            .map(Some)
+            .map_err(|_| ApiError::bad_request(format!("resourceVersion: Invalid value: {text:?}: must be a number"))),
     }
 }
 
@@ -206,11 +200,7 @@ fn field_manager_errors(manager: &str) -> Option<FieldError> {
     }
     let (at, hidden) = manager.chars().enumerate().find(|(_, letter)| letter.is_control())?;
     let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(hidden));
-    let shown: String = manager
-        .chars()
-        .map(|letter| if letter.is_control() { format!("\\x{:02x}", u32::from(letter)) } else { letter.to_string() })
-        .collect();
-    Some(FieldError::invalid("fieldManager", format!("\"{shown}\"").into(), detail).verbatim())
+    Some(FieldError::invalid("fieldManager", manager.into(), detail))
 }
 
 fn invalid_options(kind: &str, errors: &[FieldError]) -> ApiError {
@@ -236,7 +226,7 @@ mod tests {
         assert_eq!(rule("resourceVersion=7&resourceVersionMatch=Exact"), Ok(VersionRule::Exact(7)));
         assert!(rule("resourceVersionMatch=Exact").is_err_and(|e| e.contains("unless resourceVersion is provided")));
         assert!(rule("resourceVersion=0&resourceVersionMatch=Exact").is_err());
-        assert!(rule("resourceVersion=x").is_err_and(|e| e.contains("invalid syntax")));
+        assert!(rule("resourceVersion=x").is_err_and(|e| e.contains("must be a number")));
         assert!(rule("resourceVersion=1&resourceVersionMatch=Never").is_err_and(|e| e.contains("Unsupported value")));
         assert!(list("sendInitialEvents=true").is_err());
         assert!(list("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan").is_ok());

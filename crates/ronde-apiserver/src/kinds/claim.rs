@@ -11,10 +11,8 @@ use super::{
     meta,
     path::Path,
     pod_defaults,
-    read::{default, entries, items, object, take, text},
-    resources, selector,
-    shown::difference,
-    volumes,
+    read::{changed_fields, default, entries, items, object, take, text},
+    resources, selector, volumes,
 };
 use crate::{names::is_dns1123_subdomain, quantity::Quantity};
 
@@ -119,7 +117,7 @@ pub fn claim_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let (source, reference) = (&spec["dataSource"], &spec["dataSourceRef"]);
     let differs = ["apiGroup", "kind", "name"].iter().any(|field| source[*field] != reference[*field]);
     if !source.is_null() && !reference.is_null() && differs {
-        errors.invalid_verbatim(path, "{}".to_owned(), "must match dataSourceRef");
+        errors.invalid(path, source.clone(), "must match dataSourceRef");
     }
     let class = text(&spec["volumeAttributesClassName"]);
     if !class.is_empty() {
@@ -183,8 +181,7 @@ fn claim_changes(new: &Value, old: &Value, errors: &mut Errors) {
         }
     }
     if rest != base {
-        let diff = difference("PersistentVolumeClaimSpec", &base, &rest);
-        errors.forbidden(&SPEC, format!("{CHANGES}\n{diff}"));
+        errors.forbidden(&SPEC, format!("{CHANGES} (changed: {})", changed_fields(&base, &rest)));
     }
     let size =
         |spec: &Value| Quantity::parse(text(&spec["resources"]["requests"]["storage"])).unwrap_or(Quantity::ZERO);

@@ -10,7 +10,6 @@ use super::{
     path::Path,
     read::{default, entries, items, object, take, text},
     resources, scheduling,
-    shown::shown,
 };
 use crate::{
     error::FieldError,
@@ -192,7 +191,7 @@ fn node_changes(new: &Value, old: &Value, errors: &mut Errors) {
     let at = Path::new("status.addresses");
     for (index, address) in addresses.iter().enumerate() {
         if addresses.iter().take(index).any(|other| other == address) {
-            errors.push(FieldError::duplicate(&at.index(index), shown("NodeAddress", address).into()).verbatim());
+            errors.duplicate(&at.index(index), address.clone());
         }
     }
     let (spec, before) = (&new["spec"], &old["spec"]);

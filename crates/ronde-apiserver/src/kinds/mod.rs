@@ -2,7 +2,8 @@
 //!
 //! One table of small pure functions ([`Rules`]) per kind, found with [`rules`]; when each is called is said in
 //! `verbs/write.rs`. Everything generic (names, uid, times, generation, managed fields, finalizers, deletion) is the
-//! caller's. The words of messages are those of the real server 1.34 with its default feature gates.
+//! caller's. What is refused, and for which field, is what the
+//! real server 1.34 refuses with its default feature gates.
 
 pub mod cluster;
 pub mod crd;
@@ -25,7 +26,6 @@ mod claim;
 mod config;
 mod containers;
 mod crd_rules;
-mod diff;
 mod endpoints;
 mod env;
 mod event;
@@ -45,7 +45,6 @@ mod resources;
 mod scheduling;
 mod security;
 mod service_rules;
-mod shown;
 mod stateful_set;
 mod storage_class;
 mod volumes;

@@ -8,9 +8,8 @@ use super::{
     path::Path,
     pod::metadata_and_spec,
     podspec,
-    read::{entries, items, take, text},
+    read::{changed_fields, entries, items, take, text},
     scheduling,
-    shown::{difference, shown},
 };
 use crate::names::is_in_range;
 
@@ -45,7 +44,7 @@ pub fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
     let rest = without_allowed_changes(new, old, &path, errors);
     if rest != *old {
-        errors.forbidden(&path, format!("{MAY_CHANGE}\n{}", difference("PodSpec", old, &rest)));
+        errors.forbidden(&path, format!("{MAY_CHANGE} (changed: {})", changed_fields(old, &rest)));
     }
 }
 
@@ -197,13 +196,13 @@ fn only_added_node_terms(new: &Value, old: &Value, path: &Path<'_>, errors: &mut
     if !old.is_empty() && old.len() != new.len() {
         let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
         let list = if new.is_empty() { Value::Null } else { new.to_vec().into() };
-        errors.invalid_verbatim(&at, shown("[]NodeSelectorTerm", &list), detail);
+        errors.invalid(&at, list.clone(), detail);
         return;
     }
     for (index, (term, before)) in new.iter().zip(old).enumerate() {
         if !has_only_additions(term, before) {
             let detail = "only additions are allowed (no mutations or deletions)";
-            errors.invalid_verbatim(&at.index(index), shown("NodeSelectorTerm", term), detail);
+            errors.invalid(&at.index(index), term.clone(), detail);
         }
     }
 }

@@ -30,6 +30,14 @@ pub fn entries(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     value.as_object().into_iter().flatten().map(|(key, value)| (key.as_str(), value))
 }
 
+/// Names the fields in which two objects differ, as in `image, ports`.
+pub fn changed_fields(old: &Value, new: &Value) -> String {
+    let is_new = |(key, _): &(&str, &Value)| old.get(*key).is_none();
+    let keys = entries(old).chain(entries(new).filter(is_new)).map(|(key, _)| key);
+    let changed: Vec<&str> = keys.filter(|key| old.get(*key) != new.get(*key)).collect();
+    changed.join(", ")
+}
+
 /// Tells whether a list or map has nothing in it, or is not there.
 pub fn is_empty(value: &Value) -> bool {
     match value {

@@ -162,7 +162,11 @@ impl Call {
         match version.parse::<Revision>() {
             Ok(version) if version == current.revision => Ok(()),
             Ok(_) => Err(ApiError::conflict(self.subject(), MODIFIED)),
-            Err(_) => Err(ApiError::new(500, "", format!("strconv.ParseUint: parsing {version:?}: invalid syntax"))),
+            Err(_) => Err(ApiError::new(
+                500,
+                "",
+                format!("metadata.resourceVersion: Invalid value: {version:?}: must be a number"),
+            )),
         }
     }
 
@@ -181,10 +185,8 @@ impl Call {
 
     /// The answer to a write that is meant for an object with another uid.
     pub fn another_object(&self, wanted: &str, uid: &str) -> ApiError {
-        let key = format!("/registry/{}/{}/{}", self.resource.info.plural, self.target.namespace, self.target.name);
         let why = format!(
-            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
-             failed: UID in precondition: {wanted}, UID in object meta: {uid}"
+            "the UID in the request ({wanted}) is not that of the object ({uid}), which may have been recreated"
         );
         ApiError::conflict(self.subject(), why)
     }

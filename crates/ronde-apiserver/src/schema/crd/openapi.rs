@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use ronde_cel::{Decl, Expression, Wanted};
 
-use super::{build::rule, fieldpath::resolve, props::Props, shown};
+use super::{build::rule, fieldpath::resolve, props::Props};
 use crate::{
     error::{FieldError, FieldErrorKind},
     schema::Rule,
@@ -477,7 +477,7 @@ fn rule_texts(schema: Props<'_>, entry: &Value, path: &str, found: &mut Found) {
 }
 
 fn about_rule(path: String, entry: &Value, detail: String) -> FieldError {
-    FieldError::invalid(path, Value::String(shown::rule(entry)), detail).verbatim()
+    FieldError::invalid(path, entry.clone(), detail)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the factor is shown with one decimal")]

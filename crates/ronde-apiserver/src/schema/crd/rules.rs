@@ -190,10 +190,6 @@ impl Runner<'_> {
         }
         match answer {
             Answer::Bool(true) => {}
-            Answer::Error(message) if message.starts_with("no such overload") => {
-                let what = "call arguments did not match a supported operator, function or macro signature for rule";
-                self.broken.errors.push(fail(format!("'{message}': {what}: {shown}")));
-            }
             Answer::Error(message) => self.broken.errors.push(fail(format!("{message} evaluating rule: {shown}"))),
             _ => {
                 let error = self.failure(compiled, spot);
