@@ -64,9 +64,10 @@ fn without_sentences(block: &str) -> String {
     let mut causes: Option<Vec<String>> = None;
     for line in block.lines() {
         let text = line.trim_start();
-        let line = match text.trim_start_matches("- ").starts_with("message:") {
-            true => line.split_once("message:").map_or(line, |(before, _)| before).to_owned() + "message",
-            false => line.to_owned(),
+        let is_sentence = text.trim_start_matches("- ").starts_with("message:");
+        let line = match line.split_once("message:") {
+            Some((before, _)) if is_sentence => format!("{before}message"),
+            _ => line.to_owned(),
         };
         match &mut causes {
             Some(list) if text.starts_with("- ") => list.push(line),

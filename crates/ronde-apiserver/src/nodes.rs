@@ -1,4 +1,4 @@
-//! The door to the nodes: what only the machine that runs a pod can answer (logs, terminals, forwarded ports).
+//! What only the machine that runs a pod can answer: logs, terminals, forwarded ports.
 //!
 //! The API server checks a request as far as objects and parameters go, and then hands it over whole, so that the node
 //! can stream an answer or take the connection for itself. It does not know how a node does any of it.
@@ -16,14 +16,14 @@ use crate::{
 };
 
 /// Answers what only the node of a pod can: logs, exec, attach, port-forward.
-pub trait NodeDoor: Send + Sync + 'static {
+pub trait NodeApi: Send + Sync + 'static {
     /// Answers a request that has passed the API server's checks; the request is as it came.
-    fn ask(&self, ask: PodAsk, request: Request) -> BoxFuture<'static, Response>;
+    fn ask(&self, ask: PodRequest, request: Request) -> BoxFuture<'static, Response>;
 }
 
 /// A question to the node of a pod.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PodAsk {
+pub struct PodRequest {
     /// The pod as a client would see it; `spec.nodeName` is set.
     pub pod: Value,
     pub what: What,

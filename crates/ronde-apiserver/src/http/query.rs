@@ -210,7 +210,7 @@ fn invalid_options(kind: &str, errors: &[FieldError]) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Place;
+    use crate::store::NamespacedName;
 
     fn list(query: &str) -> Result<ListOptions, String> {
         ListOptions::parse(&Query::parse(Some(query))).map_err(|error| error.message)
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_continue_token_comes_back_and_garbage_does_not() {
-        let token = Continue { at: Some(5), after: Place::new("a", "b") };
+        let token = Continue { at: Some(5), after: NamespacedName::new("a", "b") };
         assert_eq!(list(&format!("continue={}", token.encode())).map(|o| o.resume), Ok(Some(token)));
         for garbage in ["x", "e30", "!!", "eyJ2IjoiIn0"] {
             assert_eq!(list(&format!("continue={garbage}")), Err("continue key is not valid".to_owned()));

@@ -9,16 +9,16 @@ use super::{
     query::Query,
 };
 use crate::{
+    clock_and_ids::ClockAndIds,
     error::ApiError,
     registry::Resource,
     store::{Event, Object},
     table::{self, Columns, IncludeObject, ListMeta},
     verbs::{
-        Done, Outcome, Shown,
+        Done, Shown, WriteOutcome,
         list::Page,
         watch::{EventEncoder, event_line},
     },
-    world::World,
 };
 
 pub type Reply = Response<Body>;
@@ -28,7 +28,7 @@ pub struct Encoder {
     form: Form,
     pretty: bool,
     include: IncludeObject,
-    world: World,
+    clock_and_ids: ClockAndIds,
     /// Whether the columns of a table are still to be sent (on a watch only the first event has them).
     header_due: bool,
 }
@@ -36,9 +36,9 @@ pub struct Encoder {
 impl Encoder {
     /// # Errors
     /// If the query asks for something that tables do not have.
-    pub fn new(world: World, form: Form, query: &Query) -> Result<Self, ApiError> {
+    pub fn new(clock_and_ids: ClockAndIds, form: Form, query: &Query) -> Result<Self, ApiError> {
         let include = IncludeObject::parse(Some(query.get("includeObject")))?;
-        Ok(Self { form, pretty: query.flag("pretty"), include, world, header_due: true })
+        Ok(Self { form, pretty: query.flag("pretty"), include, clock_and_ids, header_due: true })
     }
 
     pub fn object(&self, status: StatusCode, resource: &Resource, shown: &Shown) -> Reply {
@@ -93,7 +93,7 @@ impl Encoder {
             Shape::Table => {
                 let columns =
                     if resource.is_custom() { Columns::custom_scale() } else { table::columns("autoscaling", "Scale") };
-                self.table(&columns, ListMeta::of(&scale), &[&scale], true)
+                self.table(&columns, ListMeta::of_object(&scale), &[&scale], true)
             }
         };
         self.value(StatusCode::OK, &value)
@@ -105,11 +105,13 @@ impl Encoder {
         reply
     }
 
-    pub fn outcome(&self, resource: &Resource, outcome: &Outcome) -> Reply {
+    pub fn outcome(&self, resource: &Resource, outcome: &WriteOutcome) -> Reply {
         match outcome {
-            Outcome::Created(shown) => self.object(StatusCode::CREATED, resource, shown),
-            Outcome::Updated(shown) | Outcome::Deleting(shown) => self.object(StatusCode::OK, resource, shown),
-            Outcome::Deleted(status) => self.value(StatusCode::OK, status),
+            WriteOutcome::Created(shown) => self.object(StatusCode::CREATED, resource, shown),
+            WriteOutcome::Updated(shown) | WriteOutcome::Deleting(shown) => {
+                self.object(StatusCode::OK, resource, shown)
+            }
+            WriteOutcome::Deleted(status) => self.value(StatusCode::OK, status),
         }
     }
 
@@ -138,12 +140,12 @@ impl Encoder {
         match self.form.shape {
             Shape::Whole => object,
             Shape::Metadata | Shape::MetadataList => self.partial(object),
-            Shape::Table => self.table(&resource.columns, ListMeta::of(&object), &[&object], self.header_due),
+            Shape::Table => self.table(&resource.columns, ListMeta::of_object(&object), &[&object], self.header_due),
         }
     }
 
     fn table(&self, columns: &Columns, meta: ListMeta<'_>, objects: &[&Value], with_header: bool) -> Value {
-        let options = table::Options { include_object: self.include, with_header, now: self.world.now() };
+        let options = table::Options { include_object: self.include, with_header, now: self.clock_and_ids.now() };
         let table = table::table(columns, meta, objects, options);
         let table = if self.form.beta { table.in_v1beta1() } else { table };
         serde_json::to_value(table).expect("a table serialises into memory")

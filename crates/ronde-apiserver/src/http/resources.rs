@@ -11,7 +11,7 @@ use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::{
-    Asked,
+    ApiRequest,
     negotiate::Form,
     page_not_found,
     query::{Query, parse_revision},
@@ -22,8 +22,8 @@ use crate::{
     error::{ApiError, Cause, Subject},
     nodes::{self, What},
     registry::Resource,
-    serve::Patience,
     target::Target,
+    tls::StallExemption,
     verbs::{
         Call, Done, Shown,
         body::decode_as,
@@ -57,7 +57,7 @@ async fn answer(api: Api, method: &Method, request: Request) -> Reply {
     let answer = if nodes::is_for_node(&target) {
         ask_node(api, resource, method, target, request).await
     } else {
-        match Asked::read(request).await {
+        match ApiRequest::read(request).await {
             Ok(asked) => dispatch(api, resource, method, target, &asked).await,
             Err(error) => Err(error),
         }
@@ -84,7 +84,7 @@ async fn dispatch(
     resource: Option<Arc<Resource>>,
     method: &Method,
     target: Target,
-    asked: &Asked,
+    asked: &ApiRequest,
 ) -> Result<Reply, ApiError> {
     if target.group.is_empty() && target.plural == "bindings" && *method == Method::POST {
         return bind(api, target, asked).await;
@@ -106,7 +106,7 @@ async fn dispatch(
 }
 
 /// Joins a request with the resource that its path names, if the path fits that resource.
-fn call(api: Api, resource: Option<Arc<Resource>>, target: Target, asked: &Asked) -> Result<Call, ApiError> {
+fn call(api: Api, resource: Option<Arc<Resource>>, target: Target, asked: &ApiRequest) -> Result<Call, ApiError> {
     let resource = resource.ok_or_else(ApiError::no_such_resource)?;
     let in_namespace = !target.namespace.is_empty();
     let misplaced = if resource.info.namespaced { !in_namespace && !target.name.is_empty() } else { in_namespace };
@@ -121,7 +121,7 @@ fn call(api: Api, resource: Option<Arc<Resource>>, target: Target, asked: &Asked
     Ok(Call { api, resource, target, user: asked.user.clone(), options: WriteOptions::default() })
 }
 
-async fn on_collection(mut call: Call, method: &Method, asked: &Asked) -> Result<Reply, ApiError> {
+async fn on_collection(mut call: Call, method: &Method, asked: &ApiRequest) -> Result<Reply, ApiError> {
     match *method {
         Method::GET => read_many(call, asked).await,
         Method::POST if call.resource.info.namespaced != call.target.namespace.is_empty() => {
@@ -136,7 +136,7 @@ async fn on_collection(mut call: Call, method: &Method, asked: &Asked) -> Result
     }
 }
 
-async fn on_object(mut call: Call, method: &Method, asked: &Asked) -> Result<Reply, ApiError> {
+async fn on_object(mut call: Call, method: &Method, asked: &ApiRequest) -> Result<Reply, ApiError> {
     let encoder = encoder(&call, asked)?;
     let done = match *method {
         Method::GET if call.target.watch => return read_many(call, asked).await,
@@ -160,12 +160,12 @@ async fn on_object(mut call: Call, method: &Method, asked: &Asked) -> Result<Rep
     Ok(encoder.done(&call.resource, &done))
 }
 
-async fn on_subresource(mut call: Call, method: &Method, asked: &Asked) -> Result<Reply, ApiError> {
+async fn on_subresource(mut call: Call, method: &Method, asked: &ApiRequest) -> Result<Reply, ApiError> {
     let verb = subresource_verb(&call, method)?;
     match (call.target.subresource.as_str(), verb) {
         ("status", _) => on_object(call, method, asked).await,
         ("scale", _) => {
-            let encoder = Encoder::new(call.api.world().clone(), form(asked, true)?, &asked.query)?;
+            let encoder = Encoder::new(call.api.clock_and_ids().clone(), form(asked, true)?, &asked.query)?;
             call.options =
                 WriteOptions::parse(&asked.query, if verb == "patch" { "PatchOptions" } else { "UpdateOptions" })?;
             let scale = call.scale(verb, asked.content_type(), &asked.body).await?;
@@ -174,7 +174,7 @@ async fn on_subresource(mut call: Call, method: &Method, asked: &Asked) -> Resul
         _ => {
             call.options = WriteOptions::parse(&asked.query, "CreateOptions")?;
             let outcome = call.subresource(asked.content_type(), &asked.body).await?;
-            let encoder = Encoder::new(call.api.world().clone(), form(asked, false)?, &asked.query)?;
+            let encoder = Encoder::new(call.api.clock_and_ids().clone(), form(asked, false)?, &asked.query)?;
             Ok(encoder.outcome(&call.resource, &outcome))
         }
     }
@@ -202,17 +202,17 @@ async fn ask_node(
     request: Request,
 ) -> Result<Reply, ApiError> {
     let (parts, body) = request.into_parts();
-    let asked = Asked::without_body(parts.clone());
+    let asked = ApiRequest::without_body(parts.clone());
     let stopping = api.stopping().clone();
     let call = call(api, resource, target, &asked)?;
     subresource_verb(&call, method)?;
     let what = question(&call, &asked.query)?;
-    let Some((door, ask)) = call.for_node(what)? else { return Ok(reply::empty(StatusCode::NO_CONTENT)) };
+    let Some((node_api, ask)) = call.for_node(what)? else { return Ok(reply::empty(StatusCode::NO_CONTENT)) };
     ask.what.check_request(&parts.headers)?;
-    if let Some(patience) = parts.extensions.get::<Patience>() {
-        patience.grant();
+    if let Some(exemption) = parts.extensions.get::<StallExemption>() {
+        exemption.grant();
     }
-    let answer = door.ask(ask, Request::from_parts(parts, body)).await;
+    let answer = node_api.ask(ask, Request::from_parts(parts, body)).await;
     // A log that is followed would otherwise hold the server when it is to stop.
     Ok(answer.map(|body| Body::from_stream(body.into_data_stream().take_until(stopping.cancelled_owned()))))
 }
@@ -222,11 +222,11 @@ fn question(call: &Call, query: &Query) -> Result<What, ApiError> {
     if call.target.subresource != "log" && !query.get("dryRun").is_empty() {
         return Err(ApiError::bad_request("dryRun is not supported"));
     }
-    What::parse(&call.target, query, call.api.world().now())
+    What::parse(&call.target, query, call.api.clock_and_ids().now())
 }
 
 /// The older way to bind a pod: the name is in the body.
-async fn bind(api: Api, mut target: Target, asked: &Asked) -> Result<Reply, ApiError> {
+async fn bind(api: Api, mut target: Target, asked: &ApiRequest) -> Result<Reply, ApiError> {
     let body = decode_as(asked.content_type(), &asked.body, "Binding")?;
     "pods".clone_into(&mut target.plural);
     "binding".clone_into(&mut target.subresource);
@@ -236,12 +236,12 @@ async fn bind(api: Api, mut target: Target, asked: &Asked) -> Result<Reply, ApiE
     on_subresource(call, &Method::POST, asked).await
 }
 
-async fn patch(call: &mut Call, asked: &Asked) -> Result<Done, ApiError> {
+async fn patch(call: &mut Call, asked: &ApiRequest) -> Result<Done, ApiError> {
     call.options = WriteOptions::parse(&asked.query, "PatchOptions")?;
     call.patch(asked.content_type(), &asked.body).await
 }
 
-async fn read_many(call: Call, asked: &Asked) -> Result<Reply, ApiError> {
+async fn read_many(call: Call, asked: &ApiRequest) -> Result<Reply, ApiError> {
     let mut options = ListOptions::parse(&asked.query)?;
     options.watch |= call.target.watch;
     let filter = Filter::new(&call.resource, &call.target, &options)?;
@@ -258,7 +258,7 @@ async fn read_many(call: Call, asked: &Asked) -> Result<Reply, ApiError> {
 }
 
 /// Deletes what a list would show, and answers with that list.
-async fn delete_many(call: Call, asked: &Asked) -> Result<Reply, ApiError> {
+async fn delete_many(call: Call, asked: &ApiRequest) -> Result<Reply, ApiError> {
     let list_options = ListOptions::parse(&asked.query)?;
     let filter = Filter::new(&call.resource, &call.target, &list_options)?;
     let encoder = encoder(&call, asked)?;
@@ -276,7 +276,7 @@ async fn delete_many(call: Call, asked: &Asked) -> Result<Reply, ApiError> {
     Ok(encoder.list(&call.resource, &page))
 }
 
-fn delete_options(asked: &Asked) -> Result<DeleteOptions, ApiError> {
+fn delete_options(asked: &ApiRequest) -> Result<DeleteOptions, ApiError> {
     if asked.body.is_empty() {
         return DeleteOptions::parse(&query_options(&asked.query)?);
     }
@@ -314,14 +314,14 @@ fn delete_options_error(error: ApiError) -> ApiError {
 }
 
 /// A get may name a version, and then it must be one; whatever it is, the answer is the newest.
-fn check_version(asked: &Asked) -> Result<(), ApiError> {
+fn check_version(asked: &ApiRequest) -> Result<(), ApiError> {
     parse_revision(asked.query.get("resourceVersion")).map(drop).map_err(|error| ApiError::new(500, "", error.message))
 }
 
-fn form(asked: &Asked, tables: bool) -> Result<Form, ApiError> {
+fn form(asked: &ApiRequest, tables: bool) -> Result<Form, ApiError> {
     Form::choose(asked.accept(), tables)
 }
 
-fn encoder(call: &Call, asked: &Asked) -> Result<Encoder, ApiError> {
-    Encoder::new(call.api.world().clone(), form(asked, true)?, &asked.query)
+fn encoder(call: &Call, asked: &ApiRequest) -> Result<Encoder, ApiError> {
+    Encoder::new(call.api.clock_and_ids().clone(), form(asked, true)?, &asked.query)
 }

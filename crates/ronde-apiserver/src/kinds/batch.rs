@@ -335,12 +335,12 @@ fn changed_template(spec: &Value, old_job: &Value, errors: &mut Errors) {
 fn take_scheduling(old: &mut Value, new: &Value) {
     if let Some(meta) = old.get_mut("metadata") {
         for field in ["labels", "annotations"] {
-            super::read::take(meta, &new["metadata"], field);
+            super::read::keep_field(meta, &new["metadata"], field);
         }
     }
     let Some(spec) = old.get_mut("spec") else { return };
     for field in ["nodeSelector", "tolerations", "schedulingGates"] {
-        super::read::take(spec, &new["spec"], field);
+        super::read::keep_field(spec, &new["spec"], field);
     }
     let Some(spec) = spec.as_object_mut() else { return };
     let has_affinity = !new["spec"]["affinity"].is_null();

@@ -11,7 +11,7 @@ use super::{
     meta,
     path::Path,
     pod_defaults,
-    read::{changed_fields, default, entries, items, object, take, text},
+    read::{changed_fields, default, entries, items, keep_field, object, text},
     resources, selector, volumes,
 };
 use crate::{names::is_dns1123_subdomain, quantity::Quantity};
@@ -26,7 +26,7 @@ pub const RULES: Rules = Rules {
         sync_data_sources(claim, &Value::Null);
     },
     prepare_update: |new, old| {
-        take(new, old, "status");
+        keep_field(new, old, "status");
         sync_data_sources(new, old);
     },
     validate: validate_claim,
@@ -169,15 +169,15 @@ fn claim_changes(new: &Value, old: &Value, errors: &mut Errors) {
     let mut rest = spec.clone();
     let mut base = before.clone();
     if text(&before["volumeName"]).is_empty() {
-        take(&mut base, spec, "volumeName");
+        keep_field(&mut base, spec, "volumeName");
     }
     if before["storageClassName"].is_null() && !spec["storageClassName"].is_null() {
-        take(&mut rest, before, "storageClassName");
+        keep_field(&mut rest, before, "storageClassName");
     }
     if text(&new["status"]["phase"]) == "Bound" {
-        take(&mut rest, before, "volumeAttributesClassName");
+        keep_field(&mut rest, before, "volumeAttributesClassName");
         if let Some(requests) = rest.get_mut("resources").and_then(|resources| resources.get_mut("requests")) {
-            take(requests, &before["resources"]["requests"], "storage");
+            keep_field(requests, &before["resources"]["requests"], "storage");
         }
     }
     if rest != base {

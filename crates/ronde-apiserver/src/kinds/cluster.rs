@@ -8,7 +8,7 @@ use super::{
     errors::Errors,
     meta,
     path::Path,
-    read::{default, entries, items, object, take, text},
+    read::{default, entries, items, keep_field, object, text},
     resources, scheduling,
 };
 use crate::{
@@ -22,8 +22,8 @@ pub const NAMESPACE: Rules = Rules {
     default: default_namespace,
     prepare_create: |namespace, _| prepare_namespace(namespace),
     prepare_update: |new, old| {
-        take(new, old, "status");
-        take(new, old, "spec");
+        keep_field(new, old, "status");
+        keep_field(new, old, "spec");
     },
     validate: |new, old, errors| {
         meta::created(new, false, is_dns1123_label, errors);

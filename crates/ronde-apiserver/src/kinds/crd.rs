@@ -345,8 +345,8 @@ fn check_stored_versions(stored: &Value, spec: &Value, errors: &mut Vec<FieldErr
 
 /// Groups of the Kubernetes community need an annotation that says who approved the API.
 fn check_approval(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let Some(approval) = status::Approval::of(new) else { return };
-    if old.and_then(status::Approval::of).is_some_and(|before| before.state == approval.state) {
+    let Some(approval) = status::Approval::of_crd(new) else { return };
+    if old.and_then(status::Approval::of_crd).is_some_and(|before| before.state == approval.state) {
         return;
     }
     let path = format!("metadata.annotations[{}]", status::APPROVED);

@@ -55,7 +55,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-use self::{errors::Errors, read::take};
+use self::{errors::Errors, read::keep_field};
 use crate::{
     error::{ApiError, FieldError, Subject},
     names::is_path_segment_name,
@@ -120,8 +120,8 @@ impl Rules {
 
     /// A kind in namespaces whose status has its own subresource.
     const WITH_STATUS: Self = Self {
-        prepare_update: |new, old| take(new, old, "status"),
-        prepare_status: |new, old, _| take(new, old, "spec"),
+        prepare_update: |new, old| keep_field(new, old, "status"),
+        prepare_status: |new, old, _| keep_field(new, old, "spec"),
         validate_status: |new, old, errors| {
             meta::updated(new, old, errors);
             meta::standard_finalizers(new, errors);

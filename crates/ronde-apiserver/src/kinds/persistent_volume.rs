@@ -12,7 +12,7 @@ use super::{
     meta,
     path::Path,
     pod_defaults,
-    read::{changed_fields, default, default_optional, entries, is_empty, items, object, take, text},
+    read::{changed_fields, default, default_optional, entries, is_empty, items, keep_field, object, text},
     resources, scheduling, volumes,
 };
 use crate::{
@@ -87,7 +87,7 @@ fn default_volume(volume: &mut Value) {
 }
 
 fn prepare_volume_status(new: &mut Value, old: &Value, now: &str) {
-    take(new, old, "spec");
+    keep_field(new, old, "spec");
     let field = "lastPhaseTransitionTime";
     let before = &old["status"];
     let Some(status) = new.as_object_mut().and_then(|new| object(new, "status")) else { return };

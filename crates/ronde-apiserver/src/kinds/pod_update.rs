@@ -8,7 +8,7 @@ use super::{
     path::Path,
     pod::metadata_and_spec,
     podspec,
-    read::{changed_fields, entries, items, take, text},
+    read::{changed_fields, entries, items, keep_field, text},
     scheduling,
 };
 use crate::names::is_in_range;
@@ -143,15 +143,15 @@ fn without_allowed_changes(new: &Value, old: &Value, path: &Path<'_>, errors: &m
     for list in ["containers", "initContainers"] {
         let containers = rest.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
         for (container, before) in containers.zip(items(&old[list])) {
-            take(container, before, "image");
+            keep_field(container, before, "image");
         }
     }
     for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
-        take(&mut rest, old, field);
+        keep_field(&mut rest, old, field);
     }
     let was_negative = old["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0);
     if was_negative && rest["terminationGracePeriodSeconds"] == 1 {
-        take(&mut rest, old, "terminationGracePeriodSeconds");
+        keep_field(&mut rest, old, "terminationGracePeriodSeconds");
     }
     if !items(&old["schedulingGates"]).is_empty() {
         gated_changes(&mut rest, old, path, errors);
@@ -166,7 +166,7 @@ fn gated_changes(rest: &mut Value, old: &Value, path: &Path<'_>, errors: &mut Er
         let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
         errors.invalid(&path.child("nodeSelector"), selector.clone(), detail);
     }
-    take(rest, old, "nodeSelector");
+    keep_field(rest, old, "nodeSelector");
     let (affinity, before) = (&rest["affinity"]["nodeAffinity"], &old["affinity"]["nodeAffinity"]);
     if affinity == before {
         return;

@@ -91,7 +91,7 @@ pub fn default_optional(object: &mut Map<String, Value>, key: &str, value: impl 
 }
 
 /// Makes `key` of `new` what it is in `old`, also when it is not there.
-pub fn take(new: &mut Value, old: &Value, key: &str) {
+pub fn keep_field(new: &mut Value, old: &Value, key: &str) {
     let Some(new) = new.as_object_mut() else { return };
     match old.get(key) {
         Some(value) => _ = new.insert(key.to_owned(), value.clone()),

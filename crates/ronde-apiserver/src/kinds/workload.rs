@@ -21,9 +21,9 @@ pub const DEPLOYMENT: Rules = Rules {
     default: default_deployment,
     prepare_create: reset_status,
     prepare_status: |new, old, _| {
-        super::read::take(new, old, "spec");
+        super::read::keep_field(new, old, "spec");
         if let Some(meta) = new.get_mut("metadata") {
-            super::read::take(meta, &old["metadata"], "labels");
+            super::read::keep_field(meta, &old["metadata"], "labels");
         }
     },
     validate: validate_deployment,

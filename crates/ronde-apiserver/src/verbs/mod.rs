@@ -50,13 +50,13 @@ pub struct Call {
 
 /// What a write leads to.
 pub struct Done {
-    pub outcome: Outcome,
+    pub outcome: WriteOutcome,
     /// Shown to the user by clients, as `Warning` headers.
     pub warnings: Vec<String>,
 }
 
 /// What the answer to a write shows.
-pub enum Outcome {
+pub enum WriteOutcome {
     Created(Shown),
     Updated(Shown),
     /// Deletion has begun but the object is still there (200, or 202 while dependents are waited for).

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     decode::FieldValidation,
     error::ApiError,
-    store::{Place, Revision},
+    store::{NamespacedName, Revision},
 };
 
 /// How a list or watch is asked for.
@@ -38,7 +38,7 @@ pub enum VersionRule {
 pub struct Continue {
     /// None: at the newest revision, because the first one is no longer kept.
     pub at: Option<Revision>,
-    pub after: Place,
+    pub after: NamespacedName,
 }
 
 /// How a write is asked for.
@@ -65,7 +65,7 @@ impl Continue {
             let value: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
             let start = |index: usize| value["start"][index].as_str();
             (value["v"] == CONTINUE_FORMAT).then_some(())?;
-            Some(Self { at: value["rv"].as_u64(), after: Place::new(start(0)?, start(1)?) })
+            Some(Self { at: value["rv"].as_u64(), after: NamespacedName::new(start(0)?, start(1)?) })
         };
         read().ok_or_else(|| ApiError::bad_request("continue key is not valid"))
     }

@@ -86,7 +86,7 @@ pub fn answer(api: &Api, review: Review, target: &Target, user: &User, mut value
         .map_err(|fault| ApiError::invalid(Subject { group, what: "", name: "" }, &[fault]))?;
     value["status"] = match review {
         Review::SelfSubject => {
-            value["metadata"]["creationTimestamp"] = api.world().now_text().into();
+            value["metadata"]["creationTimestamp"] = api.clock_and_ids().now_text().into();
             json!({"userInfo": user.info()})
         }
         Review::Token => token_status(api, &value["spec"]),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    Call, Done, Outcome, Shown,
+    Call, Done, Shown, WriteOutcome,
     body::Body,
     meta,
     write::{MODIFIED, TRIES_MAX},
@@ -96,7 +96,7 @@ impl Call {
                 // Who named a version hears of the conflict in the next round.
                 Err(error) if error.is_race() && tries < TRIES_MAX => {}
                 Err(error) => return Err(error),
-                Ok(shown) => return Ok(Done { outcome: Outcome::Updated(shown), warnings }),
+                Ok(shown) => return Ok(Done { outcome: WriteOutcome::Updated(shown), warnings }),
             }
         }
         unreachable!("the loop ends with an answer")
@@ -108,19 +108,19 @@ impl Call {
         for field in KEPT {
             // A uid that the client names is for validation to compare.
             if field != "uid" || meta::text(value, field).is_empty() {
-                meta::take(value, old, field);
+                meta::keep_field(value, old, field);
             }
         }
         if value["metadata"]["deletionGracePeriodSeconds"].is_null() {
-            meta::take(value, old, "deletionGracePeriodSeconds");
+            meta::keep_field(value, old, "deletionGracePeriodSeconds");
         }
         if meta::text(value, "resourceVersion").is_empty() && self.allows_unconditional() {
-            meta::take(value, old, "resourceVersion");
+            meta::keep_field(value, old, "resourceVersion");
         }
         // Before the generation is settled: what defaults bring back to what it was is no change.
         self.admit(value, Some(old));
         match self.target.subresource.as_str() {
-            "status" => self.resource.prepare_status(value, old, &self.api.world().now_text()),
+            "status" => self.resource.prepare_status(value, old, &self.api.clock_and_ids().now_text()),
             _ => self.resource.prepare_update(value, old),
         }
         if self.target.subresource != "status" && self.resource.bumps_generation(value, old) {

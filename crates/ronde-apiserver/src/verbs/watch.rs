@@ -204,7 +204,7 @@ impl<E: EventEncoder> Watcher<E> {
         let batch = self.api.store().events(&self.resource.collection, self.seen, CHUNK_EVENTS)?;
         let mut chunk = Vec::new();
         for event in &batch.events {
-            match Sight::of(event, &self.filter) {
+            match Sight::of_event(event, &self.filter) {
                 None => {}
                 // The usual case, and one line for all who watch.
                 Some(Sight::Whole(kind)) if batch.events.len() == 1 => {
@@ -270,7 +270,7 @@ enum Sight {
 }
 
 impl Sight {
-    fn of(event: &Event, filter: &Filter) -> Option<Self> {
+    fn of_event(event: &Event, filter: &Filter) -> Option<Self> {
         let before = event.before.as_ref().filter(|object| filter.matches(object));
         let after = event.kind != EventKind::Deleted && filter.matches(&event.object);
         match (before, after) {

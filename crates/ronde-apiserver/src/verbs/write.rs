@@ -99,7 +99,7 @@ impl Call {
 
     /// Records who owns the fields that this write changes.
     pub fn track(&self, old: Option<&Value>, new: &mut Value) {
-        let (api_version, now) = (self.resource.info.api_version(), self.api.world().now_text());
+        let (api_version, now) = (self.resource.info.api_version(), self.api.clock_and_ids().now_text());
         let target = self.resource.apply_target(&api_version, &self.target.subresource);
         apply::track_update(&target, &self.writer(&now), old, new);
     }
@@ -109,7 +109,7 @@ impl Call {
     /// # Errors
     /// If others own what would change, or the configuration makes no sense.
     pub fn apply_to(&self, live: Option<&Value>, applied: &Value) -> Result<Value, ApiError> {
-        let (api_version, now) = (self.resource.info.api_version(), self.api.world().now_text());
+        let (api_version, now) = (self.resource.info.api_version(), self.api.clock_and_ids().now_text());
         let target = self.resource.apply_target(&api_version, &self.target.subresource);
         apply::apply(&target, &self.writer(&now), live, applied)
     }

@@ -122,7 +122,7 @@ pub fn load(schema: &Value) -> Compiled {
 /// Compiles the rules of a schema and of all schemas in it.
 fn load_rules(schema: Props<'_>, node: Node<'_>, id: Id, is_resource: bool, rules: &mut Rules) {
     let entries = schema.list("x-kubernetes-validations");
-    if let Some(decl) = Some(schema.0).filter(|_| !entries.is_empty()).and_then(|s| Decl::of(s, is_resource)) {
+    if let Some(decl) = Some(schema.0).filter(|_| !entries.is_empty()).and_then(|s| Decl::from_schema(s, is_resource)) {
         let compiled = entries.iter().map(build::rule).map(|rule| load_rule(schema, rule, &decl));
         rules.insert(id, compiled.collect());
     }
