@@ -296,7 +296,7 @@ mod tests {
         for cut in 0..good.len() {
             why(&good[..cut]);
         }
-        assert_eq!(why(&good[..good.len() - 1]), "it is cut off after line 5");
+        assert_eq!(why(&good[..good.len() - 1]), "truncated after line 5");
         let text = String::from_utf8(good)?;
         assert_eq!(
             why(text.replace("secret", "sekret").as_bytes()),

@@ -20,8 +20,9 @@ use crate::{
     error::ApiError,
     gc, http, namespaces,
     nodes::NodeApi,
-    rbac, tls,
+    rbac,
     store::{self, Store},
+    tls,
     verbs::ServiceNetwork,
 };
 
