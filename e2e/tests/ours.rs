@@ -6,7 +6,7 @@ use std::path::Path;
 
 use futures::{StreamExt, stream};
 use kube::Client;
-use ronde_apiserver::{Apiserver, world::World};
+use ronde_apiserver::{Apiserver, clock_and_ids::ClockAndIds};
 use ronde_e2e::{Case, cases};
 
 /// Enough to fill the waits of one scenario with the work of others.
@@ -14,7 +14,7 @@ const AT_ONCE: usize = 8;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn our_answers_are_those_of_the_recordings() {
-    let server = Apiserver::in_memory(World::real()).await.expect("a server in memory starts");
+    let server = Apiserver::in_memory(ClockAndIds::real()).await.expect("a server in memory starts");
     let client = Client::new(server.router(), "default");
     let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance");
     let all = cases(&suite).expect("the suite is readable");

@@ -10,15 +10,15 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     admission::Admission,
     auth::{Account, ISSUER, Keys, User},
+    clock_and_ids::ClockAndIds,
     error::ApiError,
     kinds::pod_admission::{self, Priority},
     metrics::Requests,
-    nodes::NodeDoor,
+    nodes::NodeApi,
     rbac::{self, Attributes, Policy, Verdict, follow::Followed},
     registry::{Registry, Resource},
     store::{Key, Range, Store},
     verbs::ServiceNetwork,
-    world::World,
 };
 
 /// The collection that CRDs are stored in; a write to it changes what is served.
@@ -30,7 +30,7 @@ pub struct Api(Arc<Inner>);
 
 struct Inner {
     store: Store,
-    world: World,
+    clock_and_ids: ClockAndIds,
     keys: Keys,
     /// The certificate that clients check the server by; none in process.
     ca_pem: Option<String>,
@@ -46,13 +46,13 @@ struct Inner {
     policy: Followed,
     requests: Requests,
     /// None until a node is connected.
-    nodes: RwLock<Option<Arc<dyn NodeDoor>>>,
+    nodes: RwLock<Option<Arc<dyn NodeApi>>>,
 }
 
 impl Api {
     pub fn new(
         store: Store,
-        world: World,
+        clock_and_ids: ClockAndIds,
         keys: Keys,
         ca_pem: Option<String>,
         admission: Vec<Arc<dyn Admission>>,
@@ -61,7 +61,7 @@ impl Api {
         let registry = RwLock::new(Arc::new(Registry::builtin()));
         let inner = Inner {
             store,
-            world,
+            clock_and_ids,
             keys,
             ca_pem,
             admission,
@@ -82,8 +82,8 @@ impl Api {
         &self.0.store
     }
 
-    pub fn world(&self) -> &World {
-        &self.0.world
+    pub fn clock_and_ids(&self) -> &ClockAndIds {
+        &self.0.clock_and_ids
     }
 
     pub fn keys(&self) -> &Keys {
@@ -116,12 +116,12 @@ impl Api {
         &self.0.requests
     }
 
-    pub fn nodes(&self) -> Option<Arc<dyn NodeDoor>> {
+    pub fn nodes(&self) -> Option<Arc<dyn NodeApi>> {
         self.0.nodes.read().clone()
     }
 
-    pub fn set_nodes(&self, door: Option<Arc<dyn NodeDoor>>) {
-        *self.0.nodes.write() = door;
+    pub fn set_nodes(&self, node_api: Option<Arc<dyn NodeApi>>) {
+        *self.0.nodes.write() = node_api;
     }
 
     /// Called after every write: what is served follows the stored CRDs before the write is answered.
@@ -172,7 +172,7 @@ impl Api {
         if self.keys().is_admin(token) {
             return Some(User::admin());
         }
-        let account = self.keys().verify(token, audience, self.world().now())?;
+        let account = self.keys().verify(token, audience, self.clock_and_ids().now())?;
         self.is_current(&account).then(|| User::service_account(&account))
     }
 

@@ -113,7 +113,7 @@ impl Keys {
     /// Makes a new signing key, in the form [`Keys::new`] takes.
     ///
     /// # Errors
-    /// If the machine has no randomness.
+    /// If the system has no random numbers.
     pub fn generate() -> Result<Vec<u8>, BadKey> {
         let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
         Ok(made.map_err(|_| BadKey)?.as_ref().to_vec())
@@ -141,7 +141,7 @@ impl Keys {
     /// Signs a token for a service account.
     ///
     /// # Errors
-    /// If the machine has no randomness.
+    /// If the system has no random numbers.
     pub fn sign(&self, claims: &Claims<'_>) -> Result<String, BadKey> {
         let Account { namespace, name, uid } = claims.account;
         let payload = json!({

@@ -32,17 +32,17 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 /// Why a backup cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    #[error("it is not a backup of ronde")]
+    #[error("not a ronde backup")]
     Foreign,
-    #[error("it has format {found}, this version of ronde knows format {FORMAT}")]
+    #[error("unsupported format {found}: this version of ronde reads format {FORMAT}")]
     Newer { found: u64 },
-    #[error("it is cut off after line {line}")]
+    #[error("truncated after line {line}")]
     CutOff { line: u64 },
     #[error("line {line} is damaged")]
     Damaged { line: u64 },
-    #[error("its checksum is wrong: it was changed or damaged")]
+    #[error("checksum mismatch: the file was changed or damaged")]
     Checksum,
-    #[error("cannot read it")]
+    #[error("cannot read the file")]
     Io(#[source] io::Error),
     #[error("cannot write the store")]
     Store(#[source] OpenError),
@@ -296,18 +296,18 @@ mod tests {
         for cut in 0..good.len() {
             why(&good[..cut]);
         }
-        assert_eq!(why(&good[..good.len() - 1]), "it is cut off after line 5");
+        assert_eq!(why(&good[..good.len() - 1]), "truncated after line 5");
         let text = String::from_utf8(good)?;
         assert_eq!(
             why(text.replace("secret", "sekret").as_bytes()),
-            "its checksum is wrong: it was changed or damaged"
+            "checksum mismatch: the file was changed or damaged"
         );
         let without_one: String = text.split_inclusive('\n').filter(|line| !line.contains("\"uid\":\"b\"")).collect();
-        assert_eq!(why(without_one.as_bytes()), "its checksum is wrong: it was changed or damaged");
+        assert_eq!(why(without_one.as_bytes()), "checksum mismatch: the file was changed or damaged");
         let newer = text.replace("\"format\":1", "\"format\":2");
-        assert_eq!(why(newer.as_bytes()), "it has format 2, this version of ronde knows format 1");
-        assert_eq!(why(b"apiVersion: v1\nkind: Pod\n"), "it is not a backup of ronde");
-        assert_eq!(why(b"{}\n"), "it is not a backup of ronde");
+        assert_eq!(why(newer.as_bytes()), "unsupported format 2: this version of ronde reads format 1");
+        assert_eq!(why(b"apiVersion: v1\nkind: Pod\n"), "not a ronde backup");
+        assert_eq!(why(b"{}\n"), "not a ronde backup");
         Ok(())
     }
 }

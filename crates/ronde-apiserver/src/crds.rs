@@ -42,7 +42,7 @@ pub async fn run(api: Api) {
                 Ok(Names::Given) => break,
                 Ok(Names::AsBefore) => {}
                 Err(error) if error.reason == "NotFound" => {}
-                Err(error) => tracing::warn!(crd = meta::text(crd, "name"), %error, "cannot bring a CRD in order yet"),
+                Err(error) => tracing::warn!(crd = meta::text(crd, "name"), %error, "cannot reconcile a CRD, retrying"),
             }
         }
         // Instances that go away matter only while a CRD waits for them.
@@ -86,7 +86,7 @@ enum Names {
 }
 
 async fn keep_status(api: &Api, crd: &Value, all: &[Value]) -> Result<Names, ApiError> {
-    let now = api.world().now_text();
+    let now = api.clock_and_ids().now_text();
     let status = kinds::crd::accepted_status(crd, all, &now);
     if status == crd["status"] {
         return Ok(Names::AsBefore);

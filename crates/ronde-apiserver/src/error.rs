@@ -20,6 +20,19 @@ pub struct ApiError {
     pub details: Option<Box<Value>>,
     /// A token to go on with, when a paged list cannot be continued as it was.
     pub resume: Option<String>,
+    /// What the server itself has to know about the error; clients do not see it.
+    pub cause: Option<Cause>,
+}
+
+/// Why a request failed, for callers that go on differently after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// Another write came first.
+    Race,
+    /// The object is not one of its kind, because of this.
+    NotOfKind(String),
+    /// The body is no document of any kind.
+    Malformed,
 }
 
 /// One mistake in an object, with the path of the field it is in.
@@ -60,7 +73,7 @@ pub struct Subject<'a> {
 
 impl ApiError {
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, resume: None }
+        Self { code, reason, message: message.into(), details: None, resume: None, cause: None }
     }
 
     pub fn with_details(mut self, details: Value) -> Self {
@@ -131,6 +144,29 @@ impl ApiError {
     pub fn internal(what: impl fmt::Display) -> Self {
         Self::new(500, "InternalError", format!("Internal error occurred: {what}"))
             .with_details(json!({"causes": [{"message": what.to_string()}]}))
+    }
+
+    /// Nothing is served at this path, though the API group exists.
+    pub fn no_such_resource() -> Self {
+        Self::new(404, "NotFound", "the server could not find the requested resource").with_details(json!({}))
+    }
+
+    /// The path exists but does not have this method.
+    pub fn no_such_method() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::new(405, "MethodNotAllowed", message).with_details(json!({}))
+    }
+
+    /// A body, or what a patch makes of an object, that is not an object of its kind.
+    pub fn not_of_kind(found: &str, version: &str, kind: &str, why: impl Into<String>) -> Self {
+        let why = why.into();
+        let message = format!("{found} in version \"{version}\" cannot be handled as a {kind}: {why}");
+        Self { cause: Some(Cause::NotOfKind(why)), ..Self::bad_request(message) }
+    }
+
+    /// Whether another write came first, so that the same request may be tried on the newer object.
+    pub fn is_race(&self) -> bool {
+        self.cause == Some(Cause::Race)
     }
 
     /// The `Status` object for this error.
@@ -307,9 +343,26 @@ fn aggregate(errors: &[FieldError]) -> String {
     }
 }
 
+/// Returns the field and the kind of a mistake from its text: what is compared with recordings of the real server.
+#[cfg(test)]
+pub fn field_and_kind(text: &str) -> &str {
+    use FieldErrorKind as K;
+    let kinds = [K::Required, K::Invalid, K::NotSupported, K::Duplicate, K::Forbidden, K::NotFound, K::TooLong]
+        .into_iter()
+        .chain([K::TooMany, K::TypeInvalid, K::Internal]);
+    let ends = kinds.filter_map(|kind| Some(text.find(&format!(": {}", kind.words()))? + 2 + kind.words().len()));
+    ends.min().map_or(text, |end| &text[..end])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn field_and_kind_are_found_in_a_text() {
+        let error = FieldError::invalid("spec.a[b: c]", 1.into(), "no: Forbidden");
+        assert_eq!(field_and_kind(&error.to_string()), "spec.a[b: c]: Invalid value");
+    }
 
     #[test]
     fn an_answer_tells_a_bounded_number_of_mistakes() {

@@ -6,10 +6,10 @@
 //!
 //! It knows no controller and starts no process.
 //!
-//! Inside, from the outside in: `serve.rs` (TLS, tokens) and `http/` (paths, parameters, forms of answers;
+//! Inside, from the outside in: `tls.rs` (TLS, tokens) and `http/` (paths, parameters, forms of answers;
 //! `authorize.rs` and `impersonate.rs` ask whether they may) know HTTP; `verbs/` are get, list, watch, create,
-//! update, patch and delete without it; every write goes decode → conform → default → track owners → prepare → admit
-//! → validate → commit. `registry/` says what is served and hides whether a kind is built in (`kinds/`) or custom
+//! update, patch and delete without it (the order of a write is in `verbs/write.rs`). `target.rs` is what a request is
+//! about. `registry/` says what is served and hides whether a kind is built in (`kinds/`) or custom
 //! (`schema/crd/`). `decode/`, `selector/`, `patch/`, `schema/`, `table/`, `openapi/`, `discovery.rs`, `kinds/`,
 //! `pod_security/` and `rbac/` are pure (of the last, `follow.rs` and `aggregate.rs` are not: they read and write the
 //! store). `store/` is the only state; `backup.rs` is its form as a file, `metrics.rs` what `/metrics` says. `gc/`,
@@ -19,13 +19,14 @@ pub mod admission;
 mod api;
 pub mod auth;
 pub mod backup;
+mod certificates;
+pub mod clock_and_ids;
 mod crds;
 pub mod decode;
 pub mod discovery;
 pub mod error;
 mod gc;
 mod http;
-mod identity;
 pub mod jsonpath;
 mod kinds;
 mod metrics;
@@ -38,12 +39,12 @@ mod rbac;
 mod registry;
 pub mod schema;
 pub mod selector;
-mod serve;
 mod server;
 pub mod store;
 pub mod table;
+mod target;
+mod tls;
 mod verbs;
-pub mod world;
 
 /// The file in the data directory that the objects are kept in.
 pub const STORE_FILE: &str = "store.redb";
@@ -51,8 +52,8 @@ pub const STORE_FILE: &str = "store.redb";
 pub use ronde_text::{names, quantity};
 
 pub use self::{
+    certificates::{IDENTITY_FILES, IdentityError},
     http::BACKUP_PATH,
-    identity::{IDENTITY_FILES, IdentityError},
     server::{Apiserver, OpenError, Options, Server},
     verbs::ServiceNetwork,
 };

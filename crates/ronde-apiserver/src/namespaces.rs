@@ -80,12 +80,12 @@ pub async fn run(api: Api) {
         let (leaving, open) = all(&api);
         for namespace in &open {
             if let Err(error) = furnish(&api, namespace).await {
-                tracing::warn!(namespace, %error, "cannot furnish a namespace yet");
+                tracing::warn!(namespace, %error, "cannot set up a namespace, retrying");
             }
         }
         for namespace in &leaving {
             if let Err(error) = empty(&api, namespace).await {
-                tracing::warn!(namespace, %error, "cannot empty a namespace yet");
+                tracing::warn!(namespace, %error, "cannot empty a namespace, retrying");
             }
         }
         let busy = !leaving.is_empty();
@@ -198,7 +198,7 @@ impl Left {
 
 /// Says in the namespace's status what it waits for.
 async fn report(api: &Api, namespace: &str, remaining: &BTreeMap<String, Left>) -> Result<(), ApiError> {
-    let now = api.world().now_text();
+    let now = api.clock_and_ids().now_text();
     let conditions = conditions(remaining);
     let call = Call::internal(api, "v1", "Namespace", ("", namespace), "status")?;
     let write = |old: &Value| {

@@ -1,4 +1,4 @@
-//! The door to the nodes: what only the machine that runs a pod can answer (logs, terminals, forwarded ports).
+//! What only the machine that runs a pod can answer: logs, terminals, forwarded ports.
 //!
 //! The API server checks a request as far as objects and parameters go, and then hands it over whole, so that the node
 //! can stream an answer or take the connection for itself. It does not know how a node does any of it.
@@ -11,18 +11,19 @@ use serde_json::Value;
 
 use crate::{
     error::{ApiError, FieldError, Subject},
-    http::{query::Query, target::Target},
+    http::query::Query,
+    target::Target,
 };
 
 /// Answers what only the node of a pod can: logs, exec, attach, port-forward.
-pub trait NodeDoor: Send + Sync + 'static {
+pub trait NodeApi: Send + Sync + 'static {
     /// Answers a request that has passed the API server's checks; the request is as it came.
-    fn ask(&self, ask: PodAsk, request: Request) -> BoxFuture<'static, Response>;
+    fn ask(&self, ask: PodRequest, request: Request) -> BoxFuture<'static, Response>;
 }
 
 /// A question to the node of a pod.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PodAsk {
+pub struct PodRequest {
     /// The pod as a client would see it; `spec.nodeName` is set.
     pub pod: Value,
     pub what: What,
@@ -177,14 +178,8 @@ fn terminal_options(query: &Query) -> TerminalOptions {
 
 fn ports(query: &Query) -> Result<Vec<u16>, ApiError> {
     let parse = |text: &str| {
-        let quoted = Value::from(text);
-        let reason = match text.parse::<u16>() {
-            Ok(port) => return Ok(port),
-            Err(_) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => "value out of range",
-            Err(_) => "invalid syntax",
-        };
-        let why = format!("cannot convert to []int32: strconv.ParseUint: parsing {quoted}: {reason}");
-        Err(ApiError::bad_request(why))
+        let wrong = || ApiError::bad_request(format!("ports: expected numbers up to 65535, got {text:?}"));
+        text.parse::<u16>().map_err(|_| wrong())
     };
     query.all("ports").flat_map(|list| list.split(',')).map(parse).collect()
 }
@@ -239,7 +234,7 @@ fn log_stream(query: &Query, tail: Option<i64>, errors: &mut Vec<FieldError>) ->
 
 fn integer(query: &Query, name: &str) -> Result<Option<i64>, ApiError> {
     let parse = |text: &str| {
-        let wrong = || format!("strconv.ParseInt: parsing {}: invalid syntax", Value::from(text));
+        let wrong = || format!("{name}: expected a number, got {text:?}");
         text.parse::<i64>().map_err(|_| ApiError::bad_request(wrong()))
     };
     query.find(name).map(parse).transpose()
@@ -247,10 +242,8 @@ fn integer(query: &Query, name: &str) -> Result<Option<i64>, ApiError> {
 
 fn since_time(query: &Query) -> Result<Option<Timestamp>, ApiError> {
     let parse = |text: &str| {
-        let quoted = Value::from(text);
-        let why =
-            || format!("parsing time {quoted} as \"2006-01-02T15:04:05Z07:00\": cannot parse {quoted} as \"2006\"");
-        text.parse::<Timestamp>().map_err(|_| ApiError::bad_request(why()))
+        let wrong = || format!("sinceTime: expected a time such as 2026-01-02T15:04:05Z, got {text:?}");
+        text.parse::<Timestamp>().map_err(|_| ApiError::bad_request(wrong()))
     };
     query.find("sinceTime").filter(|text| !matches!(*text, "" | "null")).map(parse).transpose()
 }

@@ -14,16 +14,16 @@ use crate::{
     admission::Admission,
     api::Api,
     auth::Keys,
+    certificates::{ADMIN_CREDENTIAL, Identity, IdentityError},
+    clock_and_ids::ClockAndIds,
     crds,
     error::ApiError,
-    gc, http,
-    identity::{ADMIN_CREDENTIAL, Identity, IdentityError},
-    namespaces,
-    nodes::NodeDoor,
-    rbac, serve,
+    gc, http, namespaces,
+    nodes::NodeApi,
+    rbac,
     store::{self, Store},
+    tls,
     verbs::ServiceNetwork,
-    world::World,
 };
 
 /// The API server in this process.
@@ -54,7 +54,7 @@ pub enum OpenError {
     Identity(#[source] IdentityError),
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: std::io::Error },
-    #[error("cannot create the first objects")]
+    #[error("cannot create the initial objects")]
     Seed(#[source] ApiError),
 }
 
@@ -87,20 +87,23 @@ impl Apiserver {
     ///
     /// # Errors
     /// As [`Apiserver::start`].
-    pub async fn in_memory(world: World) -> Result<Self, OpenError> {
-        Self::in_memory_with(world, Vec::new()).await
+    pub async fn in_memory(clock_and_ids: ClockAndIds) -> Result<Self, OpenError> {
+        Self::in_memory_with(clock_and_ids, Vec::new()).await
     }
 
     /// The same with rules of kinds that the server does not know.
     ///
     /// # Errors
     /// As [`Apiserver::start`].
-    pub async fn in_memory_with(world: World, admission: Vec<Arc<dyn Admission>>) -> Result<Self, OpenError> {
+    pub async fn in_memory_with(
+        clock_and_ids: ClockAndIds,
+        admission: Vec<Arc<dyn Admission>>,
+    ) -> Result<Self, OpenError> {
         let store = Store::in_memory().map_err(OpenError::Store)?;
         let damaged = |_| OpenError::Identity(IdentityError::Randomness);
         let signing = Keys::generate().map_err(damaged)?;
-        let keys = Keys::new(world.uid(), &signing).map_err(damaged)?;
-        Self::start(Api::new(store, world, keys, None, admission, ServiceNetwork::default())).await
+        let keys = Keys::new(clock_and_ids.uid(), &signing).map_err(damaged)?;
+        Self::start(Api::new(store, clock_and_ids, keys, None, admission, ServiceNetwork::default())).await
     }
 
     /// Returns the service that answers requests; whoever calls it is trusted.
@@ -109,8 +112,8 @@ impl Apiserver {
     }
 
     /// Lets pods be asked for logs, terminals and ports; a node starts after the server that it is a client of.
-    pub fn connect_nodes(&self, door: Arc<dyn NodeDoor>) {
-        self.api.set_nodes(Some(door));
+    pub fn connect_nodes(&self, node_api: Arc<dyn NodeApi>) {
+        self.api.set_nodes(Some(node_api));
     }
 
     /// Ends watches and loops.
@@ -136,7 +139,7 @@ impl Server {
         let identity = Identity::open(&options.data_dir, &names).map_err(OpenError::Identity)?;
         let store = Store::open(&options.data_dir.join(crate::STORE_FILE)).map_err(OpenError::Store)?;
         let (admission, network) = (options.admission, options.service_network);
-        let api = Api::new(store, World::real(), identity.keys, Some(identity.ca_pem), admission, network);
+        let api = Api::new(store, ClockAndIds::real(), identity.keys, Some(identity.ca_pem), admission, network);
         let inner = Apiserver::start(api).await?;
         let admin_credential = options.data_dir.join(ADMIN_CREDENTIAL);
         Ok(Self { inner, listener, endpoint, tls: identity.tls, admin_credential })
@@ -165,8 +168,8 @@ impl Server {
     }
 
     /// As [`Apiserver::connect_nodes`].
-    pub fn connect_nodes(&self, door: Arc<dyn NodeDoor>) {
-        self.inner.connect_nodes(door);
+    pub fn connect_nodes(&self, node_api: Arc<dyn NodeApi>) {
+        self.inner.connect_nodes(node_api);
     }
 
     /// Serves until `stop`, then ends open requests and the loops.
@@ -177,7 +180,7 @@ impl Server {
             stop.cancelled().await;
             stopping.cancel();
         };
-        let serving = serve::serve(listener, tls, inner.api.clone(), inner.router.clone(), stop.clone());
+        let serving = tls::serve(listener, tls, inner.api.clone(), inner.router.clone(), stop.clone());
         tokio::join!(end, serving);
         inner.stop().await;
     }

@@ -24,19 +24,19 @@ use kube::{
     client::Body,
     runtime::{Controller, WatchStreamExt as _, controller::Action, reflector, watcher},
 };
-use ronde_apiserver::{Apiserver, world::World};
+use ronde_apiserver::{Apiserver, clock_and_ids::ClockAndIds};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 const HOURS: u64 = 6;
 const MINUTES: usize = 6 * 60;
 
-/// A world whose time is tokio's, from a fixed start, and whose chance is a counter.
-fn simulated() -> World {
+/// A clock whose time is tokio's, from a fixed start, and whose chance is a counter.
+fn simulated() -> ClockAndIds {
     let start = Instant::now();
     let epoch = Timestamp::from_second(1_800_000_000).expect("a time");
     let counter = AtomicUsize::new(0);
-    World::new(
+    ClockAndIds::new(
         move || epoch + start.elapsed(),
         move || {
             (counter.fetch_add(1, Ordering::Relaxed) as u128).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)

@@ -9,16 +9,16 @@ use http_body_util::BodyExt as _;
 use kube::Client;
 use ronde_apiserver::{
     Apiserver,
-    nodes::{NodeDoor, PodAsk},
-    world::World,
+    clock_and_ids::ClockAndIds,
+    nodes::{NodeApi, PodRequest},
 };
 use serde_json::{Value, json};
 
 /// Tells what it is asked; a log that is followed never ends.
 struct Parrot;
 
-impl NodeDoor for Parrot {
-    fn ask(&self, ask: PodAsk, request: Request) -> BoxFuture<'static, Response> {
+impl NodeApi for Parrot {
+    fn ask(&self, ask: PodRequest, request: Request) -> BoxFuture<'static, Response> {
         let follows = request.uri().query().is_some_and(|query| query.contains("follow=true"));
         let name = ask.pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let text = Bytes::from(format!("{name} {} {:?}", ask.user, ask.what));
@@ -41,7 +41,7 @@ async fn send(client: &Client, method: &str, path: &str, body: Value) -> anyhow:
 
 /// A server with a node, a pod on it, one that waits for a node, and one on a node that is gone.
 async fn cluster() -> anyhow::Result<(Apiserver, Client)> {
-    let server = Apiserver::in_memory(World::real()).await?;
+    let server = Apiserver::in_memory(ClockAndIds::real()).await?;
     let client = Client::new(server.router(), "default");
     send(&client, "POST", "/api/v1/nodes", json!({"metadata": {"name": "n1"}})).await?;
     for (name, node) in [("placed", "n1"), ("waiting", ""), ("lost", "n2")] {

@@ -35,7 +35,7 @@ enum Shape {
 
 impl Decl {
     /// The declaration of a schema; none if rules cannot see it. `is_root` adds type and names of a resource.
-    pub fn of(schema: &Value, is_root: bool) -> Option<Self> {
+    pub fn from_schema(schema: &Value, is_root: bool) -> Option<Self> {
         let text = |key: &str| schema.get(key).and_then(Value::as_str).unwrap_or_default();
         let number = |key: &str| schema.get(key).and_then(Value::as_i64).map(|n| u64::try_from(n).unwrap_or(0));
         if schema.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) {
@@ -66,7 +66,7 @@ impl Decl {
     }
 
     fn child(schema: &Value) -> Option<Self> {
-        Self::of(schema, schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)))
+        Self::from_schema(schema, schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)))
     }
 
     fn object(schema: &Value, is_root: bool) -> Self {

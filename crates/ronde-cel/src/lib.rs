@@ -67,7 +67,7 @@ pub struct Expression {
 
 /// What an evaluation came to.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum Evaluation {
     Bool(bool),
     Text(String),
     /// The error, in the words of the real server.
@@ -112,7 +112,7 @@ impl Expression {
         old: Option<&'a Value>,
         node: Node<'a>,
         left: &mut WorkLeft,
-    ) -> (u64, Answer) {
+    ) -> (u64, Evaluation) {
         let mut meter = Meter::new(left);
         let mut variables = vec![("self", convert::to_val(current, Some(node)))];
         let old = old.map(|old| convert::to_val(old, Some(node)));
@@ -122,17 +122,17 @@ impl Expression {
             Some(old) => variables.push(("oldSelf", old)),
             None => {}
         }
-        let answer = as_answer(self.program.run(&mut meter, variables));
+        let answer = as_evaluation(self.program.run(&mut meter, variables));
         (meter.stop(left), answer)
     }
 }
 
-fn as_answer(value: Eval<Val<'_>>) -> Answer {
+fn as_evaluation(value: Eval<Val<'_>>) -> Evaluation {
     match value {
-        Ok(Val::Bool(value)) => Answer::Bool(value),
-        Ok(Val::String(text)) => Answer::Text(text.to_string()),
-        Ok(_) => Answer::Error("no such overload".to_owned()),
-        Err(Fault::Error(message)) => Answer::Error(message.into_owned()),
-        Err(Fault::Cancelled) => Answer::TooExpensive,
+        Ok(Val::Bool(value)) => Evaluation::Bool(value),
+        Ok(Val::String(text)) => Evaluation::Text(text.to_string()),
+        Ok(_) => Evaluation::Error("no such overload".to_owned()),
+        Err(Fault::Error(message)) => Evaluation::Error(message.into_owned()),
+        Err(Fault::Cancelled) => Evaluation::TooExpensive,
     }
 }

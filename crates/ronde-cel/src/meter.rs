@@ -33,7 +33,7 @@ impl Default for WorkLeft {
 
 impl WorkLeft {
     /// Allows this much; tests allow less than the default.
-    pub fn of(work: u64) -> Self {
+    pub fn new(work: u64) -> Self {
         Self(work)
     }
 }
@@ -132,7 +132,7 @@ pub(super) enum CallCost {
 
 impl CallCost {
     /// The rule for a function whose call can run these overloads.
-    pub fn of(function: &str, overloads: &[&str]) -> Self {
+    pub fn of_call(function: &str, overloads: &[&str]) -> Self {
         let by_function = match function {
             "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => Some(Self::Deep),
             "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "cidr" | "isIP" | "isCIDR" | "quantity"

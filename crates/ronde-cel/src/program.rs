@@ -66,7 +66,7 @@ impl Program {
         let mut failed = None;
         checked.root.walk(&mut |expr| {
             let Kind::Call(call) = &expr.kind else { return };
-            let Some(mut form) = Form::of(call, checked.overloads_of(expr)) else {
+            let Some(mut form) = Form::of_call(call, checked.overloads_of(expr)) else {
                 failed = Some(format!("no implementation of {}", call.function));
                 return;
             };
@@ -167,8 +167,8 @@ fn literal_pattern(call: &Call) -> Option<&str> {
 }
 
 impl Form {
-    fn of(call: &Call, overloads: &[&str]) -> Option<Self> {
-        let cost = CallCost::of(&call.function, overloads);
+    fn of_call(call: &Call, overloads: &[&str]) -> Option<Self> {
+        let cost = CallCost::of_call(&call.function, overloads);
         let accumulates = call.args.first().and_then(Expr::ident).is_some_and(|name| **name == *ACCUMULATOR);
         Some(match &*call.function {
             "_&&_" => Self::And,

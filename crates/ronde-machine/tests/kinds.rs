@@ -12,7 +12,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use ronde_api::{Job, JobPhase, JobState, JobStatus, PodGroup, Queue};
-use ronde_apiserver::{Apiserver, world::World};
+use ronde_apiserver::{Apiserver, clock_and_ids::ClockAndIds};
 use ronde_control::install;
 use ronde_machine::admission::OwnKinds;
 use serde_json::json;
@@ -21,7 +21,7 @@ use serde_json::json;
 async fn server() -> Result<(Apiserver, Client)> {
     let count = AtomicU64::new(0);
     let random = move || u128::from(count.fetch_add(1, Ordering::Relaxed));
-    let world = World::new(|| jiff::Timestamp::UNIX_EPOCH, random);
+    let world = ClockAndIds::new(|| jiff::Timestamp::UNIX_EPOCH, random);
     let server = Apiserver::in_memory_with(world, vec![Arc::new(OwnKinds::default())]).await?;
     let client = Client::new(server.router(), "default");
     Ok((server, client))

@@ -73,7 +73,7 @@ impl Agent {
         let uid = pod.as_ref().and_then(|pod| pod.metadata.uid.clone()).unwrap_or_default();
         let mut pods = self.pods.lock();
         for (other, entry) in pods.iter().filter(|(other, entry)| entry.key == *key && **other != uid) {
-            tracing::debug!(uid = other, pod = %key, "is not in the API any more");
+            tracing::debug!(uid = other, pod = %key, "a pod is no longer in the API");
             entry.desired.send_modify(|desired| desired.gone = true);
         }
         let Some(pod) = pod else { return };
@@ -129,7 +129,7 @@ impl Agent {
         entry.desired.send_if_modified(|desired| {
             let is_new = desired.evicted.is_none();
             if is_new {
-                tracing::warn!(pod = %entry.key, why = cause.message.trim_end(), "evicts a pod");
+                tracing::warn!(pod = %entry.key, why = cause.message.trim_end(), "evicting a pod");
                 desired.evicted = Some(cause);
             }
             is_new
@@ -183,7 +183,7 @@ impl Agent {
             if is_known || pods.contains_key(&uid) {
                 continue;
             }
-            tracing::info!(uid, "takes down a pod that is not in the API any more");
+            tracing::info!(uid, "stopping a pod that is no longer in the API");
             let mut pod = Pod::default();
             pod.metadata.uid = Some(uid.clone());
             pod.metadata.name = Some(uid.clone());

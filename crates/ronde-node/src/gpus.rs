@@ -11,7 +11,7 @@ impl Ledger {
     ///
     /// # Errors
     /// How many are free, if they are too few.
-    pub fn take(&mut self, owner: (String, String), wanted: usize, total: usize) -> Result<Vec<usize>, usize> {
+    pub fn assign(&mut self, owner: (String, String), wanted: usize, total: usize) -> Result<Vec<usize>, usize> {
         if let Some(held) = self.0.get(&owner) {
             return Ok(held.clone());
         }
@@ -50,7 +50,7 @@ mod tests {
         for (pod, gpus) in held {
             ledger.restore(owner(pod, "c"), gpus.to_vec());
         }
-        let taken = ledger.take(owner(asks, "c"), wanted, 4);
+        let taken = ledger.assign(owner(asks, "c"), wanted, 4);
         assert_eq!(taken, expected.map(<[usize]>::to_vec), "{what}");
     }
 
@@ -66,11 +66,11 @@ mod tests {
     #[test]
     fn a_pod_that_is_taken_down_gives_all_back() {
         let mut ledger = Ledger::default();
-        ledger.take(owner("a", "one"), 1, 4).unwrap();
-        ledger.take(owner("a", "two"), 2, 4).unwrap();
-        ledger.take(owner("b", "one"), 1, 4).unwrap();
+        ledger.assign(owner("a", "one"), 1, 4).unwrap();
+        ledger.assign(owner("a", "two"), 2, 4).unwrap();
+        ledger.assign(owner("b", "one"), 1, 4).unwrap();
         ledger.release("a");
-        assert_eq!(ledger.take(owner("c", "one"), 3, 4), Ok(vec![0, 1, 2]));
-        assert_eq!(ledger.take(owner("d", "one"), 1, 4), Err(0));
+        assert_eq!(ledger.assign(owner("c", "one"), 3, 4), Ok(vec![0, 1, 2]));
+        assert_eq!(ledger.assign(owner("d", "one"), 1, 4), Err(0));
     }
 }

@@ -28,7 +28,7 @@ fn report(done: std::io::Result<()>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&error.to_string());
+            print_error(&error.to_string());
             ExitCode::FAILURE
         }
     }
@@ -43,14 +43,14 @@ fn try_isolation(folder: &Path) -> std::io::Result<()> {
 
 fn run_enter(call: &[String]) -> ExitCode {
     let Some(call) = Call::from_args(call) else {
-        say("not a call");
+        print_error("not a call");
         return ExitCode::FAILURE;
     };
     let run = Alone::check().map_err(|error| (enter::CANNOT_START, error.to_string()));
     match run.and_then(|alone| enter::run(alone, &call)) {
         Ok(code) => exit_code(code),
         Err((code, words)) => {
-            say(&words);
+            print_error(&words);
             exit_code(code)
         }
     }
@@ -60,6 +60,6 @@ fn exit_code(code: i32) -> ExitCode {
     ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1))
 }
 
-fn say(words: &str) {
+fn print_error(words: &str) {
     let _ = rustix::io::write(rustix::stdio::stderr(), format!("{words}\n").as_bytes());
 }

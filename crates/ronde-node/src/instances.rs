@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use self::processes::{Process, Role};
 use crate::{
     net::{
-        self, Place, Trace,
+        self, NetworkPlace, Trace,
         names::{self, BRIDGE_PREFIX},
     },
     sandbox::cgroup,
@@ -96,7 +96,7 @@ impl Instance {
 ///
 /// # Errors
 /// If the kernel does not say.
-pub async fn find(place: Option<&Place>) -> io::Result<Vec<Instance>> {
+pub async fn find(place: Option<&NetworkPlace>) -> io::Result<Vec<Instance>> {
     let mut found = from_processes(&processes::all()?, &processes::Boot::read()?);
     if let Some(place) = place {
         let traces = net::traces(place).await.map_err(io::Error::other)?;
@@ -136,13 +136,13 @@ fn add_networks(found: &mut BTreeMap<String, Instance>, traces: Vec<Trace>, grou
 ///
 /// # Errors
 /// If something cannot be ended or removed.
-pub async fn remove(name: &str, place: Option<&Place>) -> io::Result<usize> {
+pub async fn remove(name: &str, place: Option<&NetworkPlace>) -> io::Result<usize> {
     let mut pods = BTreeSet::new();
     let mut rounds = 0;
     while let Some(left) = living(name)? {
         if rounds == ROUNDS_MAX {
             let numbers: Vec<String> = left.processes.iter().map(|process| process.pid.to_string()).collect();
-            return Err(io::Error::other(format!("these processes do not end: {}", numbers.join(", "))));
+            return Err(io::Error::other(format!("these processes do not exit: {}", numbers.join(", "))));
         }
         for process in &left.processes {
             process.kill()?;

@@ -202,7 +202,7 @@ pub async fn keep(
         let has_disk_pressure = pressure.borrow_and_update().is_some();
         for name in &names {
             if let Err(error) = renew(&client, name, has_disk_pressure, clock.now()).await {
-                tracing::debug!(error = %Causes(&error), node = name, "a lease is not renewed");
+                tracing::debug!(error = %Causes(&error), node = name, "cannot renew the lease of a node");
             }
         }
         tokio::select! {

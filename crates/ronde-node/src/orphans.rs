@@ -40,11 +40,11 @@ pub async fn end(instance: &str, uid: &str, may_be_marked: bool) -> io::Result<u
         sleep(ROUND).await;
     }
     if living.is_empty() {
-        tracing::warn!(uid, "control groups of a pod cannot be removed");
+        tracing::warn!(uid, "cannot remove the control groups of a pod");
         return Ok(killed.len());
     }
     let numbers: Vec<String> = living.iter().map(ToString::to_string).collect();
-    Err(io::Error::other(format!("processes of pod {uid} do not end: {}", numbers.join(", "))))
+    Err(io::Error::other(format!("processes of pod {uid} do not exit: {}", numbers.join(", "))))
 }
 
 /// The processes that carry the mark of a pod; those of others cannot be looked at, and are not its.

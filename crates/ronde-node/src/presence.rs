@@ -24,7 +24,7 @@ pub struct Presence {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum FileState {
     There,
     /// Nothing has this name, or another file has.
     Missing,
@@ -46,22 +46,22 @@ impl Presence {
     /// Looks once more; returns whether the file has been deleted or moved away.
     pub fn is_gone(&mut self) -> bool {
         match self.look() {
-            Seen::Deleted => return true,
-            Seen::Missing => self.misses += 1,
-            Seen::There | Seen::Unknown => self.misses = 0,
+            FileState::Deleted => return true,
+            FileState::Missing => self.misses += 1,
+            FileState::There | FileState::Unknown => self.misses = 0,
         }
         self.misses >= MISSES_MAX
     }
 
-    fn look(&self) -> Seen {
-        let Ok(own) = rustix::fs::fstat(&self.file) else { return Seen::Unknown };
+    fn look(&self) -> FileState {
+        let Ok(own) = rustix::fs::fstat(&self.file) else { return FileState::Unknown };
         if own.st_nlink == 0 {
-            return Seen::Deleted;
+            return FileState::Deleted;
         }
         match rustix::fs::stat(&self.path) {
-            Ok(there) if (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino) => Seen::There,
-            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Seen::Missing,
-            Err(_) => Seen::Unknown,
+            Ok(there) if (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino) => FileState::There,
+            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => FileState::Missing,
+            Err(_) => FileState::Unknown,
         }
     }
 }
@@ -117,7 +117,7 @@ mod tests {
         let mut presence = presence(&place.path().join("data"));
         // The kernel's answer is that this name is too long.
         presence.path = place.path().join("x".repeat(300));
-        assert_eq!(presence.look(), Seen::Unknown);
+        assert_eq!(presence.look(), FileState::Unknown);
         assert!((0..2 * MISSES_MAX).all(|_| !presence.is_gone()));
     }
 }

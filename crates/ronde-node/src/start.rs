@@ -21,14 +21,14 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     agent::{Agent, NodeAgent},
-    door::Door,
+    kubelet_api::KubeletApi,
     machine::{
         facts::Facts,
         files::MachineFiles,
         probe::{self, Isolation, Missing, Tried, Wish},
         rootless::Home,
     },
-    net::{NetError, Network, NetworkOptions, Place, Subnets, Turn},
+    net::{NetError, Network, NetworkOptions, NetworkPlace, SubnetLock, Subnets},
     node::{CLUSTER_DOMAIN, Node},
     objects::{self, Division},
     sandbox::cgroup::Hierarchy,
@@ -62,13 +62,13 @@ pub struct Options {
 /// Why there is no node.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("cannot find out what this machine allows")]
+    #[error("cannot find out what this machine supports")]
     Probe { source: io::Error },
     #[error("this machine does not allow full isolation: {}", .missing.iter().map(|one| one.what.clone()).collect::<Vec<_>>().join("; "))]
     Isolation { missing: Vec<Missing> },
-    #[error("cannot make the pods' network")]
+    #[error("cannot set up the pod network")]
     Network { source: NetError },
-    #[error("cannot announce the node to the API")]
+    #[error("cannot register the node with the API server")]
     Announce { source: Box<kube::Error> },
 }
 
@@ -80,7 +80,7 @@ pub struct Prepared {
     missing: Vec<Missing>,
     instance: String,
     /// Until the subnets are seen to be in use, nobody else chooses.
-    turn: Option<Turn>,
+    subnet_lock: Option<SubnetLock>,
 }
 
 /// A node at work.
@@ -89,7 +89,7 @@ pub struct Started {
     pub isolation: Isolation,
     /// What is not as it should be, for the user to read.
     pub missing: Vec<Missing>,
-    pub door: Arc<Door>,
+    pub kubelet_api: Arc<KubeletApi>,
     pub node: Arc<Node>,
     pub agent: NodeAgent,
 }
@@ -112,19 +112,19 @@ impl Prepared {
             missing.append(&mut home.missing);
         }
         let instance = instance(&options.data_dir);
-        let (subnets, turn) = match isolation {
+        let (subnets, subnet_lock) = match isolation {
             Isolation::None => (None, None),
             Isolation::Namespaces { .. } => {
                 let place = place(&options).map_err(|source| StartError::Probe { source })?;
-                let turn = match place {
-                    Place::Host => Turn::take().await.map_err(|source| StartError::Probe { source })?,
-                    Place::Own(_) => None,
+                let subnet_lock = match place {
+                    NetworkPlace::Host => SubnetLock::acquire().await.map_err(|source| StartError::Probe { source })?,
+                    NetworkPlace::Own(_) => None,
                 };
                 let chosen = Subnets::ensure(&instance, &folder, &place).await;
-                (Some(chosen.map_err(|source| StartError::Network { source })?), turn)
+                (Some(chosen.map_err(|source| StartError::Network { source })?), subnet_lock)
             }
         };
-        Ok(Self { options, isolation, subnets, missing, instance, turn })
+        Ok(Self { options, isolation, subnets, missing, instance, subnet_lock })
     }
 
     /// The addresses that services get; nothing if they lead nowhere.
@@ -143,7 +143,7 @@ impl Prepared {
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) -> Result<Started, StartError> {
-        let Self { options, isolation, subnets, mut missing, instance, turn } = self;
+        let Self { options, isolation, subnets, mut missing, instance, subnet_lock } = self;
         let folder = options.data_dir.join("node");
         let facts = Facts::read(&folder);
         // 1. The network, if pods have one.
@@ -155,7 +155,7 @@ impl Prepared {
                 Some(network)
             }
         };
-        drop(turn);
+        drop(subnet_lock);
         // 2. Limits, if they can be enforced.
         let hierarchy = Hierarchy::probe(Path::new(CGROUPS), &instance);
         if let Err(why) = &hierarchy {
@@ -211,7 +211,14 @@ impl Prepared {
         claim_addresses(&node);
         claim_gpus(&node);
         let agent = NodeAgent(Arc::new(Agent::new(node.clone(), tasks.clone(), stop.clone())));
-        Ok(Started { names, isolation, missing, door: Arc::new(Door::new(node.clone(), stop.clone())), node, agent })
+        Ok(Started {
+            names,
+            isolation,
+            missing,
+            kubelet_api: Arc::new(KubeletApi::new(node.clone(), stop.clone())),
+            node,
+            agent,
+        })
     }
 }
 
@@ -236,10 +243,10 @@ async fn try_out(program: &Path, folder: &Path) -> io::Result<Tried> {
 }
 
 /// Where the bridge is.
-pub fn place(options: &Options) -> io::Result<Place> {
+pub fn place(options: &Options) -> io::Result<NetworkPlace> {
     match &options.home {
-        None => Ok(Place::Host),
-        Some(home) => Ok(Place::Own(home.network.try_clone()?)),
+        None => Ok(NetworkPlace::Host),
+        Some(home) => Ok(NetworkPlace::Own(home.network.try_clone()?)),
     }
 }
 
@@ -269,7 +276,7 @@ fn claim_addresses(node: &Node) {
             && let Some(ip) = made.ip
             && !network.claim(&uid, ip)
         {
-            tracing::warn!(uid, %ip, "two pods have one address");
+            tracing::warn!(uid, %ip, "two pods have the same address");
         }
     }
 }

@@ -9,7 +9,7 @@ use fs_err as fs;
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    net::{self, Place},
+    net::{self, NetworkPlace},
     orphans,
     sandbox::cgroup::{self, Hierarchy},
     start::{CGROUPS, instance},
@@ -30,7 +30,7 @@ pub struct Swept {
 /// Takes everything down that belongs to a data directory.
 ///
 /// Without a place there was no network to take away.
-pub async fn sweep(data_dir: &Path, place: Option<&Place>) -> io::Result<Swept> {
+pub async fn sweep(data_dir: &Path, place: Option<&NetworkPlace>) -> io::Result<Swept> {
     let folder = data_dir.join("node");
     if !folder.exists() {
         return Ok(Swept::default());

@@ -201,6 +201,21 @@ fn no_controller_imports_another() {
 }
 
 #[test]
+fn verbs_and_patches_of_the_api_know_nothing_of_http() {
+    let inner = ["crates/ronde-apiserver/src/verbs/", "crates/ronde-apiserver/src/patch/"];
+    let is_http = |line: &str| {
+        let line = line.trim_start();
+        line.starts_with("use http::") || line.starts_with("http::") || line.contains("crate::http")
+    };
+    let found: Vec<String> = sources()
+        .into_iter()
+        .filter(|(path, text)| inner.iter().any(|inner| path.starts_with(inner)) && text.lines().any(is_http))
+        .map(|(path, _)| path)
+        .collect();
+    assert!(found.is_empty(), "these use HTTP: {found:#?}");
+}
+
+#[test]
 fn every_decision_is_listed() {
     let list = read("docs/decisions/README.md");
     for entry in entries(&root().join("docs/decisions")) {

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use jiff::Timestamp;
 use ronde_node::{
     instances::{self, Instance, State},
-    net::Place,
+    net::NetworkPlace,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -42,8 +42,8 @@ impl Failure for InstancesError {
 }
 
 /// Where root's networks are; an ordinary user's are in namespaces of their own.
-pub fn place(context: &Context) -> Option<Place> {
-    context.environment.is_root.then_some(Place::Host)
+pub fn place(context: &Context) -> Option<NetworkPlace> {
+    context.environment.is_root.then_some(NetworkPlace::Host)
 }
 
 /// Finds all instances, by name.

@@ -37,6 +37,8 @@ pub struct Manifest {
 pub enum ManifestError {
     #[error("cannot read the manifests")]
     Read { source: io::Error },
+    #[error("{file} is not text in UTF-8")]
+    NotText { file: String },
     #[error("{file} is larger than {} MiB", FILE_BYTES_MAX / 1024 / 1024)]
     TooLarge { file: String },
     #[error("no manifests in {directory} (looked for .yaml, .yml and .json files)")]
@@ -121,6 +123,9 @@ fn read_file(path: &Path) -> Result<String, ManifestError> {
             Err(ManifestError::TooLarge { file: path.display().to_string() })
         }
         Ok(_) => Ok(text),
+        Err(source) if source.kind() == io::ErrorKind::InvalidData => {
+            Err(ManifestError::NotText { file: path.display().to_string() })
+        }
         Err(source) => Err(ManifestError::Read { source }),
     }
 }
@@ -136,10 +141,8 @@ fn parse(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<String>> {
             max_merge_keys: FILE_NODES_MAX,
         },
     };
-    let documents: Vec<Spanned<Value>> = serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
-        let shown = error.to_string().replace("<input>", file);
-        vec![format!("{file}: {}", shown.trim_start_matches("error: "))]
-    })?;
+    let documents: Vec<Spanned<Value>> =
+        serde_saphyr::from_multiple_with_options(text, options).map_err(|error| vec![explain(file, &error)])?;
     let mut manifests = Vec::new();
     let mut mistakes = Vec::new();
     for document in documents {
@@ -152,6 +155,24 @@ fn parse(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<String>> {
         }
     }
     if mistakes.is_empty() { Ok(manifests) } else { Err(mistakes) }
+}
+
+/// Says why a file is not YAML. The parser shows its limits as a data structure: those get a sentence.
+fn explain(file: &str, error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error as E;
+    let is_limit = matches!(
+        error.without_snippet(),
+        E::Budget { .. }
+            | E::AliasReplayCounterOverflow { .. }
+            | E::AliasReplayLimitExceeded { .. }
+            | E::AliasExpansionLimitExceeded { .. }
+            | E::AliasReplayStackDepthExceeded { .. }
+    );
+    if is_limit {
+        let line = error.location().map_or_else(String::new, |location| format!(":{}", location.line()));
+        return format!("{file}{line}: too large or too deeply nested once its aliases are expanded");
+    }
+    format!("{file}: {}", error.to_string().replace("<input>", file).trim_start_matches("error: "))
 }
 
 /// Returns the items of a `List`, or the object itself; nothing for an empty document.
@@ -223,6 +244,15 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_not_text_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("image.yaml");
+        fs::write(&file, [0x89, b'P', b'N', b'G', 0xff]).unwrap();
+        let error = read(&[file.clone()]).unwrap_err();
+        assert_eq!(error.to_string(), format!("{} is not text in UTF-8", file.display()));
+    }
+
+    #[test]
     fn a_file_may_have_thousands_of_documents() {
         let document = |number: usize| {
             let data: String = (0..25).map(|key| format!("  key-{key}: value\n")).collect();
@@ -248,6 +278,11 @@ mod tests {
             ]),
         );
         check("bad YAML", "a: [1\n", Err(&["f.yaml: "]));
+        let bomb: String =
+            (1..12).map(|level| format!("a{level}: &a{level} [{}]\n", format!("*a{},", level - 1).repeat(9))).collect();
+        let bomb = format!("a0: &a0 [x]\n{bomb}");
+        let found = parse("f.yaml", &bomb).unwrap_err();
+        assert!(found[0].ends_with("too large or too deeply nested once its aliases are expanded"), "{found:?}");
         check(
             "a name that is a number",
             "apiVersion: v1\nkind: Pod\nmetadata: {name: 1}\n",

@@ -1,7 +1,6 @@
 //! Reads JSON with `serde_json` in one pass that builds the value and notes duplicate and unknown fields.
 //!
-//! What `serde_json` refuses is looked at once more by [`super::syntax`], which knows the real server's words for it
-//! and what that one takes nevertheless (broken UTF-8 inside of texts).
+//! What `serde_json` refuses is read once more with clean texts: the real server takes broken UTF-8 inside of them.
 
 use std::fmt;
 
@@ -12,27 +11,18 @@ use crate::schema::Node;
 
 use super::{
     DEPTH_MAX, Decoded,
+    clean::with_clean_texts,
     strict::{Known, Notes, Path, known},
-    syntax::{self, Fault},
 };
 
 /// Reads a JSON document.
 ///
 /// # Errors
-/// If it is malformed: a text as Go's JSON package writes it.
+/// If it is malformed: what is wrong, with line and column.
 pub fn parse(body: &[u8], schema: Option<Node<'_>>) -> Result<Decoded, String> {
-    let refused = match read(body, schema) {
-        Ok(decoded) => return Ok(decoded),
-        Err(error) => error,
-    };
-    match syntax::fault(body) {
-        Some(Fault::Syntax(text)) => Err(text),
-        Some(Fault::TooDeep) => Err(format!("exceeded max depth of {DEPTH_MAX}")),
-        Some(Fault::NumberTooLarge(number)) => {
-            Err(format!("json: cannot unmarshal number {number} into Go value of type float64"))
-        }
-        None => read(syntax::with_clean_texts(body).as_bytes(), schema).map_err(|_| refused.to_string()),
-    }
+    read(body, schema)
+        .or_else(|refused| read(with_clean_texts(body).as_bytes(), schema).map_err(|_| refused))
+        .map_err(|error| format!("malformed JSON: {error}"))
 }
 
 fn read(body: &[u8], schema: Option<Node<'_>>) -> Result<Decoded, serde_json::Error> {
@@ -57,8 +47,7 @@ impl Reader<'_, '_> {
     /// Returns the depth of what is in the list or object that begins here.
     fn deeper<E: Error>(&self) -> Result<usize, E> {
         let depth = self.depth + 1;
-        // The words are found later, as for all faults.
-        if depth < DEPTH_MAX { Ok(depth) } else { Err(E::custom("too deep")) }
+        if depth < DEPTH_MAX { Ok(depth) } else { Err(E::custom(format!("nested deeper than {DEPTH_MAX} levels"))) }
     }
 }
 

@@ -4,22 +4,23 @@
 //! fields and, given a schema, leaves out fields that the kind does not have. Size, depth and YAML aliases are
 //! bounded, so that everything behind this module may recurse freely. Types of fields are not checked here.
 
+mod clean;
 mod json;
 mod protobuf;
 mod strict;
-mod syntax;
 mod yaml;
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::{error::ApiError, schema::Node};
+use crate::{
+    error::{ApiError, Cause},
+    schema::Node,
+};
 
 use self::protobuf::Envelope;
-pub use self::{
-    json::parse as parse_json, protobuf::parse as parse_protobuf, strict::warnings, yaml::parse as parse_yaml,
-};
+pub use self::{json::parse as parse_json, protobuf::parse as parse_protobuf, yaml::parse as parse_yaml};
 
 /// The longest body that is read. The caller stops reading there and answers with [`too_large`].
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -33,6 +34,9 @@ pub const DEPTH_MAX: usize = 120;
 const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", PROTOBUF];
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
+/// The longest text that an error message shows in whole.
+const SHOWN_BYTES_MAX: usize = 64;
+
 /// How much of a body that cannot be understood is shown in the error.
 const SUMMARY_BYTES: usize = 30;
 
@@ -42,6 +46,15 @@ pub struct Decoded {
     pub value: Value,
     /// Duplicate and (given a schema) unknown fields, each as a message, in the order of the document.
     pub problems: Vec<String>,
+}
+
+/// What to do with fields that the schema does not know.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum FieldValidation {
+    Ignore,
+    #[default]
+    Warn,
+    Strict,
 }
 
 /// Reads an object of kind `kind` (which only serves the error messages).
@@ -59,11 +72,12 @@ pub fn decode(content_type: &str, body: &[u8], kind: &str, schema: Option<Node<'
             "the object provided is unrecognized (must be of type {kind}): {text} ({summary})"
         ))
     };
+    let malformed = |text: &str| ApiError { cause: Some(Cause::Malformed), ..unrecognized(text) };
     if body.len() > BODY_BYTES_MAX {
         return Err(too_large());
     }
     let parsed = match media_type(content_type).as_str() {
-        "" | "application/json" => parse_json(body, schema).map_err(|text| no_kind(&text)),
+        "" | "application/json" => Ok(parse_json(body, schema).map_err(|text| malformed(&text))?),
         "application/yaml" => parse_yaml(body),
         PROTOBUF => {
             let envelope = Envelope::open(body).map_err(|text| unrecognized(&text))?;
@@ -75,7 +89,7 @@ pub fn decode(content_type: &str, body: &[u8], kind: &str, schema: Option<Node<'
     if decoded.value.is_null() {
         decoded.value = Value::Object(Map::new());
     }
-    check_root(&decoded.value).map_err(|text| unrecognized(&no_kind(&text)))?;
+    check_root(&decoded.value).map_err(|text| malformed(&text))?;
     Ok(decoded)
 }
 
@@ -83,8 +97,7 @@ pub fn decode(content_type: &str, body: &[u8], kind: &str, schema: Option<Node<'
 fn decode_envelope(envelope: &Envelope<'_>, kind: &str) -> Result<Decoded, ApiError> {
     let value = envelope.decode().map_err(|text| {
         let version = envelope.api_version.rsplit('/').next().unwrap_or_default();
-        let found = envelope.kind;
-        ApiError::bad_request(format!("{found} in version {version:?} cannot be handled as a {kind}: {text}"))
+        ApiError::not_of_kind(envelope.kind, version, kind, text)
     })?;
     Ok(Decoded { value, problems: Vec::new() })
 }
@@ -103,38 +116,28 @@ pub(crate) fn entity_too_large(why: impl std::fmt::Display) -> ApiError {
     ApiError::new(413, "RequestEntityTooLarge", format!("Request entity too large: {why}"))
 }
 
-/// The name of the type of a value in the words of Go's JSON package.
-pub(crate) fn json_type(value: &Value) -> &'static str {
+/// What a value is, for an error message: its type and, where it is short, itself.
+pub(crate) fn described(value: &Value) -> String {
     match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+        Value::Null => "null".to_owned(),
+        Value::Bool(value) => format!("boolean {value}"),
+        Value::Number(value) => format!("number {value}"),
+        Value::String(value) if value.len() <= SHOWN_BYTES_MAX => format!("string {value:?}"),
+        Value::String(_) => "a string".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
     }
 }
 
-fn no_kind(text: &str) -> String {
-    format!("couldn't get version/kind; json parse error: {text}")
-}
-
-/// Checks what the real server looks at first: an object whose `apiVersion` and `kind` are texts.
+/// Checks what is looked at first: an object whose `apiVersion` and `kind` are texts.
 fn check_root(value: &Value) -> Result<(), String> {
     let Value::Object(root) = value else {
-        let found = json_type(value);
-        return Err(format!(
-            "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
-             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-        ));
+        return Err(format!("expected an object, got {}", described(value)));
     };
     for field in ["apiVersion", "kind"] {
         match root.get(field) {
             None | Some(Value::Null | Value::String(_)) => {}
-            Some(other) => {
-                let found = json_type(other);
-                return Err(format!("json: cannot unmarshal {found} into Go struct field .{field} of type string"));
-            }
+            Some(other) => return Err(format!("{field}: expected a string, got {}", described(other))),
         }
     }
     Ok(())

@@ -52,7 +52,7 @@ impl<'a> Envelope<'a> {
             return Err("empty body".to_owned());
         }
         let mut envelope = Self { api_version: "", kind: "", message: &[] };
-        let mut fields = Fields::of("Unknown", content);
+        let mut fields = Fields::of_message("Unknown", content);
         while let Some((number, payload)) = fields.next()? {
             match number {
                 1 => envelope.read_type(payload.bytes("typeMeta")?)?,
@@ -65,7 +65,7 @@ impl<'a> Envelope<'a> {
     }
 
     fn read_type(&mut self, bytes: &'a [u8]) -> Result<(), String> {
-        let mut fields = Fields::of("TypeMeta", bytes);
+        let mut fields = Fields::of_message("TypeMeta", bytes);
         while let Some((number, payload)) = fields.next()? {
             match number {
                 1 => self.api_version = payload.text("apiVersion")?,
@@ -83,7 +83,7 @@ impl<'a> Envelope<'a> {
     pub fn decode(&self) -> Result<Value, String> {
         let id = self.find_message().ok_or_else(|| {
             let (kind, version) = (self.kind, self.api_version);
-            format!("no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:110\"")
+            format!("no kind {kind:?} of {version:?} is known")
         })?;
         let mut object = Map::new();
         object.insert("apiVersion".to_owned(), self.api_version.into());
@@ -119,7 +119,7 @@ fn read_message(id: usize, bytes: &[u8], object: &mut Map<String, Value>, depth:
     }
     let message = TABLE.message(id);
     let name = message.name.rsplit('.').next().unwrap_or_default();
-    let mut fields = Fields::of(name, bytes);
+    let mut fields = Fields::of_message(name, bytes);
     while let Some((number, payload)) = fields.next()? {
         if let Some(field) = message.field(number) {
             read_field(field, payload, object, depth)?;
@@ -193,7 +193,7 @@ fn read_items(kind: Kind, payload: Payload<'_>, name: &str, list: &mut Vec<Value
 fn read_entry(kind: Kind, payload: Payload<'_>, name: &str, depth: usize) -> Result<(String, Value), String> {
     let mut key = "";
     let mut value = kind.nothing();
-    let mut fields = Fields::of(name, payload.bytes(name)?);
+    let mut fields = Fields::of_message(name, payload.bytes(name)?);
     while let Some((number, payload)) = fields.next()? {
         match number {
             1 => key = payload.text(name)?,
@@ -252,7 +252,7 @@ fn double(number: f64) -> Option<Value> {
 
 fn quantity(bytes: &[u8]) -> Result<&str, String> {
     let mut amount = "0";
-    let mut fields = Fields::of("Quantity", bytes);
+    let mut fields = Fields::of_message("Quantity", bytes);
     while let Some((number, payload)) = fields.next()? {
         if number == 1 {
             amount = payload.text("string")?;
@@ -267,7 +267,7 @@ fn time(bytes: &[u8], is_micro: bool) -> Result<Value, String> {
         return Ok(Value::Null);
     }
     let (mut seconds, mut nanos) = (0, 0);
-    let mut fields = Fields::of("Timestamp", bytes);
+    let mut fields = Fields::of_message("Timestamp", bytes);
     while let Some((number, payload)) = fields.next()? {
         match number {
             1 => seconds = payload.int("seconds")?,
@@ -287,7 +287,7 @@ fn time(bytes: &[u8], is_micro: bool) -> Result<Value, String> {
 
 fn int_or_string(bytes: &[u8]) -> Result<Value, String> {
     let (mut kind, mut int, mut text) = (0, 0, "");
-    let mut fields = Fields::of("IntOrString", bytes);
+    let mut fields = Fields::of_message("IntOrString", bytes);
     while let Some((number, payload)) = fields.next()? {
         match number {
             1 => kind = payload.int("type")?,
@@ -305,7 +305,7 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, String> {
 
 fn raw_json(bytes: &[u8], depth: usize) -> Result<Value, String> {
     let mut raw: &[u8] = &[];
-    let mut fields = Fields::of("RawExtension", bytes);
+    let mut fields = Fields::of_message("RawExtension", bytes);
     while let Some((number, payload)) = fields.next()? {
         if number == 1 {
             raw = payload.bytes("raw")?;
@@ -329,7 +329,7 @@ fn nesting(value: &Value) -> usize {
 
 fn strings(bytes: &[u8]) -> Result<Value, String> {
     let mut items = Vec::new();
-    let mut fields = Fields::of("ExtraValue", bytes);
+    let mut fields = Fields::of_message("ExtraValue", bytes);
     while let Some((number, payload)) = fields.next()? {
         if number == 1 {
             items.push(payload.text("items")?.into());
@@ -353,7 +353,7 @@ const SCHEMA_OR_STRINGS: SchemaOr = SchemaOr { schema: 1, schemas: 0, strings: 2
 fn schema_or(union: &SchemaOr, bytes: &[u8], depth: usize) -> Result<Value, String> {
     let id = TABLE.find(SCHEMA).expect("the message is in the table (tested)");
     let (mut schema, mut items, mut allows) = (None, Vec::new(), false);
-    let mut fields = Fields::of("JSONSchemaPropsOr", bytes);
+    let mut fields = Fields::of_message("JSONSchemaPropsOr", bytes);
     while let Some((number, payload)) = fields.next()? {
         if number == union.schema {
             let object = schema.get_or_insert_with(Map::new);
@@ -375,7 +375,7 @@ fn schema_or(union: &SchemaOr, bytes: &[u8], depth: usize) -> Result<Value, Stri
 }
 
 fn too_deep() -> String {
-    format!("exceeded max depth of {DEPTH_MAX}")
+    format!("nested deeper than {DEPTH_MAX} levels")
 }
 
 #[cfg(test)]

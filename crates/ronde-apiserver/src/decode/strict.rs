@@ -10,10 +10,6 @@ use crate::schema::{Node, Type};
 /// The real server stops collecting there.
 const MESSAGES_MAX: usize = 100;
 
-/// The header of a list of YAML mistakes; each stands on its own line below it.
-const YAML_HEADERS: [&str; 2] =
-    ["error converting YAML to JSON: yaml: unmarshal errors:\n", "yaml: unmarshal errors:\n"];
-
 /// Collects messages, each once.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
@@ -61,18 +57,6 @@ impl fmt::Display for Path<'_> {
             Path::Index(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
-}
-
-/// Returns the messages as they stand in `Warning` headers: YAML mistakes apart from each other.
-pub fn warnings(problems: &[String]) -> Vec<String> {
-    let mut warnings = Vec::with_capacity(problems.len());
-    for message in problems {
-        match YAML_HEADERS.iter().find_map(|header| message.strip_prefix(header)) {
-            Some(lines) => warnings.extend(lines.lines().map(|line| line.trim().to_owned())),
-            None => warnings.push(message.clone()),
-        }
-    }
-    warnings
 }
 
 /// What the schema says about a field of an object.

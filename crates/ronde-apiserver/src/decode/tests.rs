@@ -1,4 +1,4 @@
-//! The rows are answers of a real kube-apiserver 1.34, but for those that say otherwise.
+//! What is taken and what is refused is as a real kube-apiserver 1.34 does, but for rows that say otherwise.
 
 use serde_json::json;
 
@@ -12,34 +12,36 @@ fn parse(body: &str) -> Result<Value, String> {
 }
 
 #[test]
-fn json_is_refused_with_the_words_of_the_real_server() {
-    let check = |body: &str, expected: &str| assert_eq!(parse(body), Err(expected.to_owned()), "{body}");
-    check("", "unexpected end of JSON input");
-    check("  ", "unexpected end of JSON input");
-    check(OBJECT, "unexpected end of JSON input");
-    check(r#"{"a":1,}"#, "invalid character '}' looking for beginning of object key string");
-    check(r#"{"a":1} x"#, "invalid character 'x' after top-level value");
-    check("{}{}", "invalid character '{' after top-level value");
-    check("hello", "invalid character 'h' looking for beginning of value");
-    check("foo", "invalid character 'o' in literal false (expecting 'a')");
-    check("tru", "invalid character ' ' in literal true (expecting 'e')");
-    check("{\"a\":\"x\ny\"}", "invalid character '\\n' in string literal");
-    check(r#"{"a":"\x"}"#, "invalid character 'x' in string escape code");
-    check(r#"{"a":"\u12g4"}"#, "invalid character 'g' in \\u hexadecimal character escape");
-    check(r#"{"a":NaN}"#, "invalid character 'N' looking for beginning of value");
-    check(r#"{"a":01}"#, "invalid character '1' after object key:value pair");
-    check(r#"{"a":+1}"#, "invalid character '+' looking for beginning of value");
-    check(r#"{"a":1.x}"#, "invalid character 'x' after decimal point in numeric literal");
-    check(r#"{"a":1e}"#, "invalid character '}' in exponent of numeric literal");
-    check(r#"{"a":-}"#, "invalid character '}' in numeric literal");
-    check(r#"{"a" 1}"#, "invalid character '1' after object key");
-    check("[1 2]", "invalid character '2' after array element");
-    check("{'a':1}", "invalid character '\\'' looking for beginning of object key string");
-    check(r#"{"a":1e999}"#, "json: cannot unmarshal number 1e999 into Go value of type float64");
-    assert_eq!(
-        parse_json(b"{\xff}", None),
-        Err("invalid character 'ÿ' looking for beginning of object key string".to_owned())
-    );
+fn malformed_json_is_refused_with_its_place() {
+    let malformed = [
+        "",
+        "  ",
+        OBJECT,
+        r#"{"a":1,}"#,
+        r#"{"a":1} x"#,
+        "{}{}",
+        "hello",
+        "foo",
+        "tru",
+        "{\"a\":\"x\ny\"}",
+        r#"{"a":"\x"}"#,
+        r#"{"a":"\u12g4"}"#,
+        r#"{"a":NaN}"#,
+        r#"{"a":01}"#,
+        r#"{"a":+1}"#,
+        r#"{"a":1.x}"#,
+        r#"{"a":1e}"#,
+        r#"{"a":-}"#,
+        r#"{"a" 1}"#,
+        "[1 2]",
+        "{'a':1}",
+        r#"{"a":1e999}"#,
+    ];
+    for body in malformed {
+        let error = parse(body).expect_err(body);
+        assert!(error.starts_with("malformed JSON: ") && error.contains(" at line "), "{body}: {error}");
+    }
+    assert!(parse_json(b"{\xff}", None).is_err());
 }
 
 #[test]
@@ -65,16 +67,18 @@ fn nesting_is_bounded() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     assert!(parse(&nested(DEPTH_MAX - 1)).is_ok());
     // The real server goes to 10 000.
-    assert_eq!(parse(&nested(DEPTH_MAX)), Err("exceeded max depth of 120".to_owned()));
-    assert_eq!(parse(&nested(100_000)), Err("exceeded max depth of 120".to_owned()));
-    assert_eq!(parse(&"[".repeat(1_000_000)), Err("unexpected end of JSON input".to_owned()));
+    for depth in [DEPTH_MAX, 100_000] {
+        let error = parse(&nested(depth)).expect_err("it is too deep");
+        assert!(error.starts_with("malformed JSON: nested deeper than 120 levels"), "{error}");
+    }
+    assert!(parse(&"[".repeat(1_000_000)).is_err());
     assert!(parse_yaml(nested(DEPTH_MAX - 1).as_bytes()).is_ok());
-    assert_eq!(parse_yaml(nested(DEPTH_MAX).as_bytes()), Err("yaml: exceeded max depth of 120".to_owned()));
+    assert_eq!(parse_yaml(nested(DEPTH_MAX).as_bytes()), Err("yaml: nested deeper than 120 levels".to_owned()));
     assert!(parse_yaml("[".repeat(1_000_000).as_bytes()).is_err());
     let block = (0..1000).map(|level| " ".repeat(level) + "a:\n").collect::<String>();
     assert!(parse_yaml(block.as_bytes()).is_err());
     let tower = format!("a: &a {}\nb: {}*a{}\n", nested(100), "[".repeat(100), "]".repeat(100));
-    assert_eq!(parse_yaml(tower.as_bytes()), Err("yaml: exceeded max depth of 120".to_owned()));
+    assert_eq!(parse_yaml(tower.as_bytes()), Err("yaml: nested deeper than 120 levels".to_owned()));
 }
 
 fn object(fields: &[(&str, Id)]) -> NodeData {
@@ -172,24 +176,19 @@ fn yaml_that_json_cannot_hold_is_refused() {
 fn yaml_aliases_cannot_blow_a_document_up() {
     let level = |n: usize| format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 9].join(","));
     let nodes: Vec<String> = ["a0: &a0 [x,x,x]\n".to_owned()].into_iter().chain((1..9).map(level)).collect();
-    assert_eq!(parse_yaml(nodes.concat().as_bytes()), Err("yaml: document contains excessive aliasing".to_owned()));
+    assert_eq!(parse_yaml(nodes.concat().as_bytes()), Err("yaml: too large once its aliases are expanded".to_owned()));
     let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 90].join(","));
-    assert_eq!(parse_yaml(long.as_bytes()), Err("yaml: document contains excessive aliasing".to_owned()));
+    assert_eq!(parse_yaml(long.as_bytes()), Err("yaml: too large once its aliases are expanded".to_owned()));
 }
 
 #[test]
 fn yaml_duplicates_are_noted_with_their_lines() {
     let decoded = parse_yaml(b"data:\n  a: b\n  a: c\nx: 1\nx: 2\n").expect("the body is YAML");
     assert_eq!(decoded.value, json!({"data": {"a": "c"}, "x": 2}));
-    let text =
-        "yaml: unmarshal errors:\n  line 3: key \"a\" already set in map\n  line 5: key \"x\" already set in map";
-    assert_eq!(decoded.problems, [text]);
-    let both = [text.to_owned(), "unknown field \"zoo\"".to_owned()];
-    let lines =
-        ["line 3: key \"a\" already set in map", "line 5: key \"x\" already set in map", "unknown field \"zoo\""];
-    assert_eq!(warnings(&both), lines);
+    let lines = ["line 3: key \"a\" already set in map", "line 5: key \"x\" already set in map"];
+    assert_eq!(decoded.problems, lines);
     let json = parse_yaml(br#"{"data":{"a":1,"a":2}}"#).expect("the body is YAML");
-    assert_eq!(json.problems, ["yaml: unmarshal errors:\n  line 1: key \"a\" already set in map"]);
+    assert_eq!(json.problems, ["line 1: key \"a\" already set in map"]);
 }
 
 #[test]
@@ -218,39 +217,13 @@ fn objects_are_recognised() {
     check(PROTOBUF, &format!("{map}\0"), Ok(json!({"apiVersion": "v1", "kind": "ConfigMap"})));
     check(PROTOBUF, &format!("{map}\x02\x0a\x05"), Err((400, of_kind.to_owned())));
     check("foo", "{}", unknown_format);
-    check(
-        "application/json",
-        "",
-        bad("couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)"),
-    );
-    check(
-        "application/json",
-        "hello",
-        bad("couldn't get version/kind; json parse error: invalid character 'h' looking for beginning of value \
-             (68656c6c6f)"),
-    );
-    check(
-        "application/json",
-        OBJECT,
-        bad("couldn't get version/kind; json parse error: unexpected end of JSON input \
-             ({\"apiVersion\":\"v1\",\"kind\":\"Con ...)"),
-    );
-    check(
-        "application/json",
-        "[]",
-        bad(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { \
-             APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" } \
-             (5b5d)",
-        ),
-    );
+    check("application/json", "", bad("malformed JSON: EOF while parsing a value at line 1 column 0 (<empty>)"));
+    check("application/json", "hello", bad("malformed JSON: expected value at line 1 column 1 (68656c6c6f)"));
+    check("application/json", "[]", bad("expected an object, got a list (5b5d)"));
     check(
         "application/json",
         r#"{"apiVersion":"v1","kind":1}"#,
-        bad(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of \
-             type string ({\"apiVersion\":\"v1\",\"kind\":1})",
-        ),
+        bad("kind: expected a string, got number 1 ({\"apiVersion\":\"v1\",\"kind\":1})"),
     );
     let long = "x".repeat(BODY_BYTES_MAX + 1);
     check("application/json", &long, Err((413, "Request entity too large: limit is 3145728".to_owned())));

@@ -47,7 +47,7 @@ pub async fn run(api: Api) {
         for action in &actions {
             if let Err(error) = carry_out(&api, action).await {
                 failed |= !matches!(error.reason, "NotFound" | "Conflict");
-                tracing::debug!(key = %action.key, %error, "an object could not be collected yet");
+                tracing::debug!(key = %action.key, %error, "cannot collect an object, retrying");
             }
         }
         let wait = if failed { RETRY } else { PACE };

@@ -13,7 +13,6 @@ use super::{
     is_public,
     query::Query,
     reply::{self, Reply},
-    target::Target,
 };
 use crate::{
     api::Api,
@@ -21,6 +20,7 @@ use crate::{
     error::ApiError,
     rbac::{Attributes, Requested, ResourceAttributes},
     selector::FieldSelector,
+    target::Target,
 };
 
 /// Lets a request through if its user may do what it asks for; the [`User`] it is carried out as is left in it.
@@ -89,20 +89,8 @@ impl<'a> Wanted<'a> {
     fn attributes(&self) -> Attributes<'_> {
         let requested = match self.target {
             None => Requested::Path(self.path),
-            Some(target) => Requested::Resource(ResourceAttributes { name: &self.name, ..resource_of(target) }),
+            Some(target) => Requested::Resource(ResourceAttributes { name: &self.name, ..target.attributes() }),
         };
         Attributes { verb: &self.verb, requested }
-    }
-}
-
-/// The resource that a path names, as rights see it: a namespace is inside of itself.
-pub fn resource_of(target: &Target) -> ResourceAttributes<'_> {
-    let is_namespace = target.group.is_empty() && target.plural == "namespaces";
-    ResourceAttributes {
-        group: &target.group,
-        resource: &target.plural,
-        subresource: &target.subresource,
-        namespace: if is_namespace { &target.name } else { &target.namespace },
-        name: &target.name,
     }
 }

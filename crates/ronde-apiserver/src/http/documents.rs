@@ -7,7 +7,7 @@ use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::{
-    Asked, no_such_method, no_such_resource, page_not_found,
+    ApiRequest, page_not_found,
     reply::{self, Reply},
 };
 use crate::{
@@ -82,9 +82,9 @@ pub async fn metrics(State(api): State<Api>) -> Reply {
 /// All objects at one revision, secrets too, as lines of a backup.
 pub async fn backup(State(api): State<Api>, request: Request) -> Reply {
     if *request.method() != Method::GET {
-        return reply::error(&no_such_method());
+        return reply::error(&ApiError::no_such_method());
     }
-    let user = Asked::without_body(request.into_parts().0).user;
+    let user = ApiRequest::without_body(request.into_parts().0).user;
     if !user.is_admin() {
         let message = format!("User \"{}\" cannot get path \"{}\"", user.name, super::BACKUP_PATH);
         return reply::error(&ApiError::new(403, "Forbidden", &message));
@@ -140,15 +140,15 @@ fn is_served(api: &Api, group: &str) -> bool {
 /// Answers with what `make` gives for everything that is served; the flag says that the aggregated form is wanted.
 fn document(api: &Api, request: Request, make: impl FnOnce(&[&ResourceInfo], bool, &str) -> Option<Value>) -> Reply {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return reply::error(&no_such_method());
+        return reply::error(&ApiError::no_such_method());
     }
-    let asked = Asked::without_body(request.into_parts().0);
+    let asked = ApiRequest::without_body(request.into_parts().0);
     let registry = api.registry();
     let reviews = review::infos();
     let infos: Vec<&ResourceInfo> = registry.all().map(|resource| &resource.info).chain(&reviews).collect();
     let aggregated = wants_aggregated(asked.header(header::ACCEPT));
     let Some(value) = make(&infos, aggregated, asked.header(header::HOST)) else {
-        return reply::error(&no_such_resource());
+        return reply::error(&ApiError::no_such_resource());
     };
     let mut answer = json_document(&value);
     if value["kind"] == "APIGroupDiscoveryList" {
@@ -176,7 +176,7 @@ fn json_document(value: &Value) -> Reply {
 }
 
 pub async fn openapi_v2(State(api): State<Api>, request: Request) -> Reply {
-    let asked = Asked::without_body(request.into_parts().0);
+    let asked = ApiRequest::without_body(request.into_parts().0);
     // Clients write the type with an `@`; one that names it decodes nothing else.
     if asked.header(header::ACCEPT).replace('@', ".").contains(v2::PROTOBUF_TYPE) {
         return reply::with_type(StatusCode::OK, v2::PROTOBUF_TYPE, v2::protobuf());
@@ -232,9 +232,9 @@ mod tests {
     use super::*;
     use crate::{
         auth::{Account, Keys, User},
+        clock_and_ids::ClockAndIds,
         store::{Store, power_loss},
         verbs::ServiceNetwork,
-        world::World,
     };
 
     #[tokio::test]
@@ -242,7 +242,7 @@ mod tests {
         let (store, mend) = power_loss::store_on_a_failed_disk().await?;
         let keys = Keys::new("token".to_owned(), &Keys::generate().map_err(|_| anyhow::anyhow!("no keys"))?)
             .map_err(|_| anyhow::anyhow!("no keys"))?;
-        let api = Api::new(store, World::real(), keys, None, Vec::new(), ServiceNetwork::default());
+        let api = Api::new(store, ClockAndIds::real(), keys, None, Vec::new(), ServiceNetwork::default());
         assert_eq!(healthy(State(api.clone())).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
         let status = async |check: &str| health_check(State(api.clone()), Path(check.to_owned())).await.status();
         assert_eq!(status("etcd").await, StatusCode::INTERNAL_SERVER_ERROR);
@@ -257,7 +257,7 @@ mod tests {
     #[tokio::test]
     async fn only_the_administrator_gets_a_backup() -> anyhow::Result<()> {
         let keys = Keys::new("token".to_owned(), &Keys::generate()?)?;
-        let api = Api::new(Store::in_memory()?, World::real(), keys, None, Vec::new(), ServiceNetwork::default());
+        let api = Api::new(Store::in_memory()?, ClockAndIds::real(), keys, None, Vec::new(), ServiceNetwork::default());
         let ask = async |user: User| {
             let request = Request::get("/").extension(user).body(axum::body::Body::empty()).expect("a request");
             backup(State(api.clone()), request).await.status()

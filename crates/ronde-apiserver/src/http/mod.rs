@@ -1,6 +1,6 @@
 //! HTTP in front of the verbs: which path and method is what, and what an answer looks like.
 //!
-//! One router for everyone. In process it is called directly and trusted; over the network [`crate::serve`] puts TLS
+//! One router for everyone. In process it is called directly and trusted; over the network [`crate::tls`] puts TLS
 //! and the check of tokens in front, and leaves the [`User`] in the request. [`authorize`] is before every route.
 
 pub mod authorize;
@@ -10,7 +10,6 @@ pub mod negotiate;
 pub mod query;
 pub mod reply;
 pub mod resources;
-pub mod target;
 
 use std::time::Duration;
 
@@ -62,14 +61,14 @@ pub fn is_public(path: &str) -> bool {
 }
 
 /// The parts of a request that handlers look at.
-pub struct Asked {
+pub struct ApiRequest {
     pub user: User,
     pub query: query::Query,
     pub body: Bytes,
     headers: HeaderMap,
 }
 
-impl Asked {
+impl ApiRequest {
     /// Takes a request apart and reads its body, within bounds of size and time.
     ///
     /// # Errors
@@ -143,18 +142,6 @@ pub fn page_not_found() -> Reply {
     reply::with_type(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", b"404 page not found\n".to_vec())
 }
 
-/// Nothing is served at this path, though the API group exists.
-pub fn no_such_resource() -> ApiError {
-    ApiError::new(404, "NotFound", "the server could not find the requested resource")
-        .with_details(serde_json::json!({}))
-}
-
-/// The path exists but does not have this method.
-pub fn no_such_method() -> ApiError {
-    let message = "the server does not allow this method on the requested resource";
-    ApiError::new(405, "MethodNotAllowed", message).with_details(serde_json::json!({}))
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::time::Instant;
@@ -172,7 +159,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Some((Ok::<_, std::convert::Infallible>(Bytes::from_static(b" ")), ()))
         });
-        let error = Asked::read(post(Body::from_stream(byte_a_second))).await.err().expect("it does not end");
+        let error = ApiRequest::read(post(Body::from_stream(byte_a_second))).await.err().expect("it does not end");
         assert_eq!((error.code, error.reason), (408, "Timeout"));
         assert_eq!(started.elapsed(), BODY_TIMEOUT);
     }
@@ -184,7 +171,7 @@ mod tests {
         let first = futures::stream::iter([Ok::<_, std::convert::Infallible>(head.into()), Ok(part)]);
         let silence = futures::stream::pending();
         let endless = futures::StreamExt::chain(first, silence);
-        let error = Asked::read(post(Body::from_stream(endless))).await.err().expect("it is too large");
+        let error = ApiRequest::read(post(Body::from_stream(endless))).await.err().expect("it is too large");
         assert_eq!((error.code, error.reason), (413, "RequestEntityTooLarge"));
         assert_eq!(started.elapsed(), REFUSED_TIMEOUT);
     }

@@ -1,68 +1,17 @@
 //! The query parameters of requests, parsed and checked once. Pure.
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
+    decode::FieldValidation,
     error::{ApiError, FieldError, Subject},
-    store::{Place, Revision},
+    store::Revision,
+    verbs::options::{Continue, ListOptions, VersionRule, WriteOptions},
 };
 
 /// All parameters of a request, in order.
 #[derive(Debug, Default)]
 pub struct Query(Vec<(String, String)>);
-
-/// How a list or watch is asked for.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct ListOptions {
-    pub label_selector: String,
-    pub field_selector: String,
-    pub watch: bool,
-    pub limit: usize,
-    pub resume: Option<Continue>,
-    pub version: VersionRule,
-    pub bookmarks: bool,
-    pub send_initial_events: Option<bool>,
-    pub timeout_seconds: Option<u64>,
-}
-
-/// What `resourceVersion` and `resourceVersionMatch` ask for.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum VersionRule {
-    /// Nothing given, or `0`: whatever is at hand. Here that is always the newest.
-    #[default]
-    Any,
-    NotOlderThan(Revision),
-    Exact(Revision),
-}
-
-/// Where a paged list goes on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Continue {
-    /// None: at the newest revision, because the first one is no longer kept.
-    pub at: Option<Revision>,
-    pub after: Place,
-}
-
-/// What to do with fields that the schema does not know.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum FieldValidation {
-    Ignore,
-    #[default]
-    Warn,
-    Strict,
-}
-
-/// How a write is asked for.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct WriteOptions {
-    pub dry_run: bool,
-    pub field_manager: String,
-    pub field_validation: FieldValidation,
-    pub force: bool,
-}
-
-const CONTINUE_FORMAT: &str = "meta.k8s.io/v1";
 
 impl Query {
     pub fn parse(query: Option<&str>) -> Self {
@@ -98,10 +47,7 @@ impl Query {
             "" => Ok(None),
             text => match text.parse::<i64>() {
                 Ok(number) => Ok(Some(u64::try_from(number).unwrap_or(0))),
-                Err(_) => Err(ApiError::bad_request(format!(
-                    "strconv.ParseInt: parsing {}: invalid syntax",
-                    Value::from(text)
-                ))),
+                Err(_) => Err(ApiError::bad_request(format!("{name}: expected a number, got {text:?}"))),
             },
         }
     }
@@ -205,30 +151,10 @@ fn list_errors(query: &Query, options: &ListOptions) -> Vec<FieldError> {
 pub fn parse_revision(text: &str) -> Result<Option<Revision>, ApiError> {
     match text {
         "" => Ok(None),
-        text => text.parse().map(Some).map_err(|_| {
-            ApiError::bad_request(format!(
-                "resourceVersion: Invalid value: {}: strconv.ParseUint: parsing {}: invalid syntax",
-                Value::from(text),
-                Value::from(text)
-            ))
-        }),
-    }
-}
-
-impl Continue {
-    pub fn encode(&self) -> String {
-        let start = json!([&*self.after.namespace, &*self.after.name]);
-        URL_SAFE_NO_PAD.encode(json!({"v": CONTINUE_FORMAT, "rv": self.at, "start": start}).to_string())
-    }
-
-    fn decode(token: &str) -> Result<Self, ApiError> {
-        let read = || -> Option<Self> {
-            let value: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
-            let start = |index: usize| value["start"][index].as_str();
-            (value["v"] == CONTINUE_FORMAT).then_some(())?;
-            Some(Self { at: value["rv"].as_u64(), after: Place::new(start(0)?, start(1)?) })
-        };
-        read().ok_or_else(|| ApiError::bad_request("continue key is not valid"))
+        text => text
+            .parse()
+            .map(Some)
+            .map_err(|_| ApiError::bad_request(format!("resourceVersion: Invalid value: {text:?}: must be a number"))),
     }
 }
 
@@ -274,11 +200,7 @@ fn field_manager_errors(manager: &str) -> Option<FieldError> {
     }
     let (at, hidden) = manager.chars().enumerate().find(|(_, letter)| letter.is_control())?;
     let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(hidden));
-    let shown: String = manager
-        .chars()
-        .map(|letter| if letter.is_control() { format!("\\x{:02x}", u32::from(letter)) } else { letter.to_string() })
-        .collect();
-    Some(FieldError::invalid("fieldManager", format!("\"{shown}\"").into(), detail).verbatim())
+    Some(FieldError::invalid("fieldManager", manager.into(), detail))
 }
 
 fn invalid_options(kind: &str, errors: &[FieldError]) -> ApiError {
@@ -288,6 +210,7 @@ fn invalid_options(kind: &str, errors: &[FieldError]) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::NamespacedName;
 
     fn list(query: &str) -> Result<ListOptions, String> {
         ListOptions::parse(&Query::parse(Some(query))).map_err(|error| error.message)
@@ -303,7 +226,7 @@ mod tests {
         assert_eq!(rule("resourceVersion=7&resourceVersionMatch=Exact"), Ok(VersionRule::Exact(7)));
         assert!(rule("resourceVersionMatch=Exact").is_err_and(|e| e.contains("unless resourceVersion is provided")));
         assert!(rule("resourceVersion=0&resourceVersionMatch=Exact").is_err());
-        assert!(rule("resourceVersion=x").is_err_and(|e| e.contains("invalid syntax")));
+        assert!(rule("resourceVersion=x").is_err_and(|e| e.contains("must be a number")));
         assert!(rule("resourceVersion=1&resourceVersionMatch=Never").is_err_and(|e| e.contains("Unsupported value")));
         assert!(list("sendInitialEvents=true").is_err());
         assert!(list("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan").is_ok());
@@ -311,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_continue_token_comes_back_and_garbage_does_not() {
-        let token = Continue { at: Some(5), after: Place::new("a", "b") };
+        let token = Continue { at: Some(5), after: NamespacedName::new("a", "b") };
         assert_eq!(list(&format!("continue={}", token.encode())).map(|o| o.resume), Ok(Some(token)));
         for garbage in ["x", "e30", "!!", "eyJ2IjoiIn0"] {
             assert_eq!(list(&format!("continue={garbage}")), Err("continue key is not valid".to_owned()));

@@ -9,12 +9,16 @@ use super::{
     query::Query,
 };
 use crate::{
+    clock_and_ids::ClockAndIds,
     error::ApiError,
     registry::Resource,
     store::{Event, Object},
     table::{self, Columns, IncludeObject, ListMeta},
-    verbs::{Done, Outcome, Shown, list::Page, watch::event_line},
-    world::World,
+    verbs::{
+        Done, Shown, WriteOutcome,
+        list::Page,
+        watch::{EventEncoder, event_line},
+    },
 };
 
 pub type Reply = Response<Body>;
@@ -24,7 +28,7 @@ pub struct Encoder {
     form: Form,
     pretty: bool,
     include: IncludeObject,
-    world: World,
+    clock_and_ids: ClockAndIds,
     /// Whether the columns of a table are still to be sent (on a watch only the first event has them).
     header_due: bool,
 }
@@ -32,9 +36,9 @@ pub struct Encoder {
 impl Encoder {
     /// # Errors
     /// If the query asks for something that tables do not have.
-    pub fn new(world: World, form: Form, query: &Query) -> Result<Self, ApiError> {
+    pub fn new(clock_and_ids: ClockAndIds, form: Form, query: &Query) -> Result<Self, ApiError> {
         let include = IncludeObject::parse(Some(query.get("includeObject")))?;
-        Ok(Self { form, pretty: query.flag("pretty"), include, world, header_due: true })
+        Ok(Self { form, pretty: query.flag("pretty"), include, clock_and_ids, header_due: true })
     }
 
     pub fn object(&self, status: StatusCode, resource: &Resource, shown: &Shown) -> Reply {
@@ -76,39 +80,9 @@ impl Encoder {
         self.value(StatusCode::OK, &value)
     }
 
-    /// Appends one line of a watch.
-    pub fn event(&mut self, kind: &str, resource: &Resource, object: &Object, out: &mut Vec<u8>) {
-        if self.sends_raw(resource, object) {
-            return raw_line(kind, resource, object, out);
-        }
-        let shown = self.shaped(resource, resource.show(object));
-        self.header_due = false;
-        event_line(kind, &shown, out);
-    }
-
-    /// Returns an event as a line of a watch; watchers that get the same share the bytes.
-    pub fn line(&mut self, kind: &str, resource: &Resource, event: &Event) -> Bytes {
-        let mut line = Vec::new();
-        if !self.sends_raw(resource, &event.object) {
-            self.event(kind, resource, &event.object, &mut line);
-            return line.into();
-        }
-        let make = || {
-            raw_line(kind, resource, &event.object, &mut line);
-            line.into()
-        };
-        event.line(|made| is_raw_line(made, kind, resource), make)
-    }
-
     /// Whether a watch sends an object as it is stored.
     fn sends_raw(&self, resource: &Resource, object: &Object) -> bool {
         self.form.shape == Shape::Whole && resource.serves_raw(object)
-    }
-
-    /// Appends a bookmark: an object of the kind with nothing but a version.
-    pub fn bookmark(&mut self, resource: &Resource, object: Value, out: &mut Vec<u8>) {
-        let shown = if self.form.shape == Shape::Whole { object } else { self.shaped(resource, object) };
-        event_line("BOOKMARK", &shown, out);
     }
 
     /// The answer to a read or write of a scale.
@@ -119,20 +93,26 @@ impl Encoder {
             Shape::Table => {
                 let columns =
                     if resource.is_custom() { Columns::custom_scale() } else { table::columns("autoscaling", "Scale") };
-                self.table(&columns, ListMeta::of(&scale), &[&scale], true)
+                self.table(&columns, ListMeta::of_object(&scale), &[&scale], true)
             }
         };
         self.value(StatusCode::OK, &value)
     }
 
     pub fn done(&self, resource: &Resource, done: &Done) -> Reply {
-        let mut reply = match &done.outcome {
-            Outcome::Created(shown) => self.object(StatusCode::CREATED, resource, shown),
-            Outcome::Updated(shown) | Outcome::Deleting(shown) => self.object(StatusCode::OK, resource, shown),
-            Outcome::Deleted(status) => self.value(StatusCode::OK, status),
-        };
+        let mut reply = self.outcome(resource, &done.outcome);
         warn(&mut reply, &done.warnings);
         reply
+    }
+
+    pub fn outcome(&self, resource: &Resource, outcome: &WriteOutcome) -> Reply {
+        match outcome {
+            WriteOutcome::Created(shown) => self.object(StatusCode::CREATED, resource, shown),
+            WriteOutcome::Updated(shown) | WriteOutcome::Deleting(shown) => {
+                self.object(StatusCode::OK, resource, shown)
+            }
+            WriteOutcome::Deleted(status) => self.value(StatusCode::OK, status),
+        }
     }
 
     pub fn value(&self, status: StatusCode, value: &Value) -> Reply {
@@ -160,15 +140,44 @@ impl Encoder {
         match self.form.shape {
             Shape::Whole => object,
             Shape::Metadata | Shape::MetadataList => self.partial(object),
-            Shape::Table => self.table(&resource.columns, ListMeta::of(&object), &[&object], self.header_due),
+            Shape::Table => self.table(&resource.columns, ListMeta::of_object(&object), &[&object], self.header_due),
         }
     }
 
     fn table(&self, columns: &Columns, meta: ListMeta<'_>, objects: &[&Value], with_header: bool) -> Value {
-        let options = table::Options { include_object: self.include, with_header, now: self.world.now() };
+        let options = table::Options { include_object: self.include, with_header, now: self.clock_and_ids.now() };
         let table = table::table(columns, meta, objects, options);
         let table = if self.form.beta { table.in_v1beta1() } else { table };
         serde_json::to_value(table).expect("a table serialises into memory")
+    }
+}
+
+impl EventEncoder for Encoder {
+    fn event(&mut self, kind: &str, resource: &Resource, object: &Object, out: &mut Vec<u8>) {
+        if self.sends_raw(resource, object) {
+            return raw_line(kind, resource, object, out);
+        }
+        let shown = self.shaped(resource, resource.show(object));
+        self.header_due = false;
+        event_line(kind, &shown, out);
+    }
+
+    fn line(&mut self, kind: &str, resource: &Resource, event: &Event) -> Bytes {
+        let mut line = Vec::new();
+        if !self.sends_raw(resource, &event.object) {
+            self.event(kind, resource, &event.object, &mut line);
+            return line.into();
+        }
+        let make = || {
+            raw_line(kind, resource, &event.object, &mut line);
+            line.into()
+        };
+        event.line(|made| is_raw_line(made, kind, resource), make)
+    }
+
+    fn bookmark(&mut self, resource: &Resource, object: Value, out: &mut Vec<u8>) {
+        let shown = if self.form.shape == Shape::Whole { object } else { self.shaped(resource, object) };
+        event_line("BOOKMARK", &shown, out);
     }
 }
 

@@ -14,7 +14,6 @@ use super::{
     podspec,
     read::{default_optional, entries, is_empty, is_true, number, object, objects_mut, text},
     selector,
-    shown::shown,
     workload::{default_template, reset_status},
 };
 use crate::names::{is_dns1123_label, is_dns1123_subdomain, is_domain_prefixed_path};
@@ -154,8 +153,7 @@ fn generated_selector(job: &Value, needs_prefixed: bool, errors: &mut Errors) {
     let expected: Map<String, Value> =
         expected.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
     if selector::is_valid(&spec["selector"]) && !selector::matches(&spec["selector"], &Value::Object(expected)) {
-        let shown = shown("LabelSelector", &spec["selector"]);
-        errors.invalid_verbatim(&SPEC.child("selector"), shown, "`selector` not auto-generated");
+        errors.invalid(&SPEC.child("selector"), spec["selector"].clone(), "`selector` not auto-generated");
     }
 }
 
@@ -297,19 +295,13 @@ fn changes(job: &Value, old_job: &Value, errors: &mut Errors) {
     let (spec, old) = (&job["spec"], &old_job["spec"]);
     changed_completions(spec, old, errors);
     if spec["selector"] != old["selector"] {
-        errors.invalid_verbatim(&SPEC.child("selector"), shown("*LabelSelector", &spec["selector"]), IMMUTABLE);
+        errors.invalid(&SPEC.child("selector"), spec["selector"].clone(), IMMUTABLE);
     }
     changed_template(spec, old_job, errors);
-    let fixed = [
-        ("completionMode", "*string"),
-        ("podFailurePolicy", "*PodFailurePolicy"),
-        ("backoffLimitPerIndex", "*int"),
-        ("managedBy", "*string"),
-        ("successPolicy", "*SuccessPolicy"),
-    ];
-    for (field, type_name) in fixed {
+    let fixed = ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"];
+    for field in fixed {
         if spec[field] != old[field] {
-            errors.invalid_verbatim(&SPEC.child(field), shown(type_name, &spec[field]), IMMUTABLE);
+            errors.invalid(&SPEC.child(field), spec[field].clone(), IMMUTABLE);
         }
     }
 }
@@ -336,20 +328,19 @@ fn changed_template(spec: &Value, old_job: &Value, errors: &mut Errors) {
         take_scheduling(old.to_mut(), template);
     }
     if *template != *old {
-        let shown = shown("PodTemplateSpec", template);
-        errors.invalid_verbatim(&SPEC.child("template"), shown, IMMUTABLE);
+        errors.invalid(&SPEC.child("template"), template.clone(), IMMUTABLE);
     }
 }
 
 fn take_scheduling(old: &mut Value, new: &Value) {
     if let Some(meta) = old.get_mut("metadata") {
         for field in ["labels", "annotations"] {
-            super::read::take(meta, &new["metadata"], field);
+            super::read::keep_field(meta, &new["metadata"], field);
         }
     }
     let Some(spec) = old.get_mut("spec") else { return };
     for field in ["nodeSelector", "tolerations", "schedulingGates"] {
-        super::read::take(spec, &new["spec"], field);
+        super::read::keep_field(spec, &new["spec"], field);
     }
     let Some(spec) = spec.as_object_mut() else { return };
     let has_affinity = !new["spec"]["affinity"].is_null();

@@ -8,7 +8,6 @@ use super::{
     errors::Errors,
     path::Path,
     read::{items, number, text},
-    shown::shown,
 };
 use crate::names::is_qualified_name;
 
@@ -106,7 +105,7 @@ fn exit_codes(requirement: &Value, spec: &Value, path: &Path<'_>, errors: &mut E
 fn exit_code_values(list: &Value, operator: &str, path: &Path<'_>, errors: &mut Errors) {
     let values: Vec<i64> = items(list).iter().map(number).collect();
     if values.is_empty() {
-        errors.invalid_verbatim(path, shown("[]int", list), "at least one value is required");
+        errors.invalid(path, list.clone(), "at least one value is required");
     } else if values.len() > EXIT_CODES_MAX {
         errors.too_many(path, values.len(), EXIT_CODES_MAX);
     }
@@ -131,7 +130,7 @@ pub fn success_policy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         return;
     }
     if text(&spec["completionMode"]) != "Indexed" {
-        errors.invalid_verbatim(path, shown("SuccessPolicy", policy), "requires indexed completion mode");
+        errors.invalid(path, policy.clone(), "requires indexed completion mode");
         return;
     }
     let (rules, list) = (items(&policy["rules"]), path.child("rules"));

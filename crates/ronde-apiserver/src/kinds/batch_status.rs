@@ -131,9 +131,8 @@ fn finished(change: &Change<'_>, errors: &mut Errors) {
     let pods = &status["uncountedTerminatedPods"];
     let has_uncounted = !is_empty(&pods["succeeded"]) || !is_empty(&pods["failed"]);
     if (finished_changed || change.of("uncountedTerminatedPods")) && finished && has_uncounted {
-        let shown = super::shown::shown("UncountedTerminatedPods", pods);
         let at = STATUS.child("uncountedTerminatedPods");
-        errors.invalid_verbatim(&at, shown, "must be empty for finished job");
+        errors.invalid(&at, pods.clone(), "must be empty for finished job");
     }
     let terminating = number(&status["terminating"]);
     if (finished_changed || change.of("terminating")) && finished && terminating > 0 {

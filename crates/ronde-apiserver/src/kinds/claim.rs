@@ -11,10 +11,8 @@ use super::{
     meta,
     path::Path,
     pod_defaults,
-    read::{default, entries, items, object, take, text},
-    resources, selector,
-    shown::difference,
-    volumes,
+    read::{changed_fields, default, entries, items, keep_field, object, text},
+    resources, selector, volumes,
 };
 use crate::{names::is_dns1123_subdomain, quantity::Quantity};
 
@@ -28,7 +26,7 @@ pub const RULES: Rules = Rules {
         sync_data_sources(claim, &Value::Null);
     },
     prepare_update: |new, old| {
-        take(new, old, "status");
+        keep_field(new, old, "status");
         sync_data_sources(new, old);
     },
     validate: validate_claim,
@@ -119,7 +117,7 @@ pub fn claim_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let (source, reference) = (&spec["dataSource"], &spec["dataSourceRef"]);
     let differs = ["apiGroup", "kind", "name"].iter().any(|field| source[*field] != reference[*field]);
     if !source.is_null() && !reference.is_null() && differs {
-        errors.invalid_verbatim(path, "{}".to_owned(), "must match dataSourceRef");
+        errors.invalid(path, source.clone(), "must match dataSourceRef");
     }
     let class = text(&spec["volumeAttributesClassName"]);
     if !class.is_empty() {
@@ -171,20 +169,19 @@ fn claim_changes(new: &Value, old: &Value, errors: &mut Errors) {
     let mut rest = spec.clone();
     let mut base = before.clone();
     if text(&before["volumeName"]).is_empty() {
-        take(&mut base, spec, "volumeName");
+        keep_field(&mut base, spec, "volumeName");
     }
     if before["storageClassName"].is_null() && !spec["storageClassName"].is_null() {
-        take(&mut rest, before, "storageClassName");
+        keep_field(&mut rest, before, "storageClassName");
     }
     if text(&new["status"]["phase"]) == "Bound" {
-        take(&mut rest, before, "volumeAttributesClassName");
+        keep_field(&mut rest, before, "volumeAttributesClassName");
         if let Some(requests) = rest.get_mut("resources").and_then(|resources| resources.get_mut("requests")) {
-            take(requests, &before["resources"]["requests"], "storage");
+            keep_field(requests, &before["resources"]["requests"], "storage");
         }
     }
     if rest != base {
-        let diff = difference("PersistentVolumeClaimSpec", &base, &rest);
-        errors.forbidden(&SPEC, format!("{CHANGES}\n{diff}"));
+        errors.forbidden(&SPEC, format!("{CHANGES} (changed: {})", changed_fields(&base, &rest)));
     }
     let size =
         |spec: &Value| Quantity::parse(text(&spec["resources"]["requests"]["storage"])).unwrap_or(Quantity::ZERO);

@@ -8,9 +8,8 @@ use super::{
     errors::Errors,
     meta,
     path::Path,
-    read::{default, entries, items, object, take, text},
+    read::{default, entries, items, keep_field, object, text},
     resources, scheduling,
-    shown::shown,
 };
 use crate::{
     error::FieldError,
@@ -23,8 +22,8 @@ pub const NAMESPACE: Rules = Rules {
     default: default_namespace,
     prepare_create: |namespace, _| prepare_namespace(namespace),
     prepare_update: |new, old| {
-        take(new, old, "status");
-        take(new, old, "spec");
+        keep_field(new, old, "status");
+        keep_field(new, old, "spec");
     },
     validate: |new, old, errors| {
         meta::created(new, false, is_dns1123_label, errors);
@@ -192,7 +191,7 @@ fn node_changes(new: &Value, old: &Value, errors: &mut Errors) {
     let at = Path::new("status.addresses");
     for (index, address) in addresses.iter().enumerate() {
         if addresses.iter().take(index).any(|other| other == address) {
-            errors.push(FieldError::duplicate(&at.index(index), shown("NodeAddress", address).into()).verbatim());
+            errors.duplicate(&at.index(index), address.clone());
         }
     }
     let (spec, before) = (&new["spec"], &old["spec"]);

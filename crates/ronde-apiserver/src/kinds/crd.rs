@@ -16,7 +16,7 @@ use self::version::{check_version_fields, is_same};
 use crate::{
     error::FieldError,
     names::{is_dns1035_label, is_dns1123_subdomain},
-    schema::crd::{self, shown, unknown_formats},
+    schema::crd::{self, unknown_formats},
 };
 
 const IMMUTABLE: &str = "field is immutable";
@@ -234,12 +234,7 @@ fn check_deprecation(version: &Value, path: &str, errors: &mut Vec<FieldError>) 
 fn check_versions(spec: &Value, versions: &[Value], errors: &mut Vec<FieldError>) {
     let names: Vec<&str> = versions.iter().map(|version| text(&version["name"])).collect();
     let mut complain = |detail: &str| {
-        let mut own = spec["versions"].clone();
-        for version in own.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-            version.retain(|field, _| !SHARED.iter().any(|(name, _)| name == field && shared(spec, name).is_some()));
-        }
-        let value = if own.is_null() { "null".to_owned() } else { shown::versions(&own) };
-        errors.push(FieldError::invalid("spec.versions", value.into(), detail).verbatim());
+        errors.push(FieldError::invalid("spec.versions", spec["versions"].clone(), detail));
     };
     if names.iter().enumerate().any(|(at, name)| names[..at].contains(name)) {
         complain("must contain unique version names");
@@ -350,8 +345,8 @@ fn check_stored_versions(stored: &Value, spec: &Value, errors: &mut Vec<FieldErr
 
 /// Groups of the Kubernetes community need an annotation that says who approved the API.
 fn check_approval(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let Some(approval) = status::Approval::of(new) else { return };
-    if old.and_then(status::Approval::of).is_some_and(|before| before.state == approval.state) {
+    let Some(approval) = status::Approval::of_crd(new) else { return };
+    if old.and_then(status::Approval::of_crd).is_some_and(|before| before.state == approval.state) {
         return;
     }
     let path = format!("metadata.annotations[{}]", status::APPROVED);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Generation, Rules, crd, read::take};
+use super::{Generation, Rules, crd, read::keep_field};
 
 pub(super) static RULES: Rules = Rules {
     namespaced: false,
@@ -12,7 +12,7 @@ pub(super) static RULES: Rules = Rules {
     prepare_create: |crd, _| crd::prepare_create(crd),
     prepare_update: crd::prepare_update,
     prepare_status: |new, old, _| {
-        take(new, old, "spec");
+        keep_field(new, old, "spec");
         keep_metadata(new, old);
     },
     validate: |new, old, errors| crd::validate_crd(new, old).into_iter().for_each(|error| errors.push(error)),

@@ -59,11 +59,6 @@ impl Errors {
         self.push(FieldError::invalid(path, value.into(), detail));
     }
 
-    /// As `invalid`, with a value that stands in the message as it is.
-    pub fn invalid_verbatim(&mut self, path: &Path<'_>, shown: String, detail: impl Into<String>) {
-        self.push(FieldError::invalid(path, shown.into(), detail).verbatim());
-    }
-
     /// As `invalid`, for a value that the message leaves out.
     pub fn invalid_omitted(&mut self, path: &Path<'_>, detail: impl Into<String>) {
         self.push(FieldError::invalid(path, Value::Null, detail).verbatim());

@@ -11,7 +11,6 @@ use super::{
     meta,
     path::Path,
     read::{number, text},
-    shown::shown,
 };
 use crate::names::{is_dns1123_subdomain, is_qualified_name};
 
@@ -151,25 +150,24 @@ fn series(series: &Value, errors: &mut Errors) {
 /// Only the series of an event may change.
 fn unchanged(new: &Value, old: &Value, names: &Names, errors: &mut Errors) {
     let fixed = [
-        ("involvedObject", names.object, "ObjectReference"),
-        ("reason", "reason", "string"),
-        ("message", names.message, "string"),
-        ("source", names.source, "EventSource"),
-        ("firstTimestamp", names.first, "time"),
-        ("lastTimestamp", names.last, "time"),
-        ("count", names.count, "int"),
-        ("reason", "reason", "string"),
-        ("type", "type", "string"),
-        ("eventTime", "eventTime", "time"),
-        ("action", "action", "string"),
-        ("related", "related", "*ObjectReference"),
-        ("reportingController", names.controller, "string"),
-        ("reportingInstance", "reportingInstance", "string"),
+        ("involvedObject", names.object),
+        ("reason", "reason"),
+        ("message", names.message),
+        ("source", names.source),
+        ("firstTimestamp", names.first),
+        ("lastTimestamp", names.last),
+        ("count", names.count),
+        ("reason", "reason"),
+        ("type", "type"),
+        ("eventTime", "eventTime"),
+        ("action", "action"),
+        ("related", "related"),
+        ("reportingController", names.controller),
+        ("reportingInstance", "reportingInstance"),
     ];
-    for (shown_name, field, type_name) in fixed {
+    for (shown_name, field) in fixed {
         if new[field] != old[field] {
-            let value = shown(type_name, &new[field]);
-            errors.invalid_verbatim(&Path::new(shown_name), value, super::errors::IMMUTABLE);
+            errors.invalid(&Path::new(shown_name), new[field].clone(), super::errors::IMMUTABLE);
         }
     }
 }

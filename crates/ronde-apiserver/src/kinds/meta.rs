@@ -148,7 +148,7 @@ fn owner_references(references: &Value, errors: &mut Errors) {
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and \
                      {this}"
                 );
-                errors.invalid_verbatim(&path, shown_references(references), detail);
+                errors.invalid(&path, references.clone(), detail);
             }
         }
     }
@@ -167,21 +167,8 @@ fn owner_reference(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
     if api_version == "v1" && text(&reference["kind"]) == "Event" {
         let detail = "/v1, Kind=Event is disallowed from being an owner";
-        errors.invalid_verbatim(path, shown_reference(reference), detail);
+        errors.invalid(path, reference.clone(), detail);
     }
-}
-
-fn shown_references(references: &Value) -> String {
-    let shown: Vec<String> = items(references).iter().map(shown_reference).collect();
-    format!("[{}]", shown.join(","))
-}
-
-/// Writes a reference with its fields in the order of the real server.
-fn shown_reference(reference: &Value) -> String {
-    let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
-    let shown: Vec<String> =
-        fields.iter().filter_map(|field| reference.get(*field).map(|value| format!("\"{field}\":{value}"))).collect();
-    format!("{{{}}}", shown.join(","))
 }
 
 fn finalizers(finalizers: &Value, errors: &mut Errors) {
@@ -299,7 +286,7 @@ mod tests {
             json!({"ownerReferences": [owner("A"), owner("B")]}),
             None,
             &[
-                "metadata.ownerReferences: Invalid value: [{\"apiVersion\":\"v1\",\"kind\":\"A\",\"name\":\"o\",\"uid\":\"u\",\"controller\":true},{\"apiVersion\":\"v1\",\"kind\":\"B\",\"name\":\"o\",\"uid\":\"u\",\"controller\":true}]: Only one reference can have Controller set to true. Found \"true\" in references for A/o and B/o",
+                "metadata.ownerReferences: Invalid value: [{\"apiVersion\":\"v1\",\"controller\":true,\"kind\":\"A\",\"name\":\"o\",\"uid\":\"u\"},{\"apiVersion\":\"v1\",\"controller\":true,\"kind\":\"B\",\"name\":\"o\",\"uid\":\"u\"}]: Only one reference can have Controller set to true. Found \"true\" in references for A/o and B/o",
             ],
         );
         check(

@@ -1,9 +1,9 @@
 //! What is particular about built-in kinds between decoding and storing: defaults, strategies, validation.
 //!
-//! One table of small pure functions ([`Rules`]) per kind, found with [`rules`]; the registry calls them in this
-//! order: `default`, admission, `prepare_create` or `prepare_update` (or the pair for status), allocation,
-//! [`validate`], store. Everything generic (names, uid, times, generation, managed fields, finalizers, deletion) is the
-//! caller's. The words of messages are those of the real server 1.34 with its default feature gates.
+//! One table of small pure functions ([`Rules`]) per kind, found with [`rules`]; when each is called is said in
+//! `verbs/write.rs`. Everything generic (names, uid, times, generation, managed fields, finalizers, deletion) is the
+//! caller's. What is refused, and for which field, is what the
+//! real server 1.34 refuses with its default feature gates.
 
 pub mod cluster;
 pub mod crd;
@@ -26,7 +26,6 @@ mod claim;
 mod config;
 mod containers;
 mod crd_rules;
-mod diff;
 mod endpoints;
 mod env;
 mod event;
@@ -46,7 +45,6 @@ mod resources;
 mod scheduling;
 mod security;
 mod service_rules;
-mod shown;
 mod stateful_set;
 mod storage_class;
 mod volumes;
@@ -57,7 +55,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-use self::{errors::Errors, read::take};
+use self::{errors::Errors, read::keep_field};
 use crate::{
     error::{ApiError, FieldError, Subject},
     names::is_path_segment_name,
@@ -122,8 +120,8 @@ impl Rules {
 
     /// A kind in namespaces whose status has its own subresource.
     const WITH_STATUS: Self = Self {
-        prepare_update: |new, old| take(new, old, "status"),
-        prepare_status: |new, old, _| take(new, old, "spec"),
+        prepare_update: |new, old| keep_field(new, old, "status"),
+        prepare_status: |new, old, _| keep_field(new, old, "spec"),
         validate_status: |new, old, errors| {
             meta::updated(new, old, errors);
             meta::standard_finalizers(new, errors);

@@ -12,13 +12,10 @@ use super::{
     meta,
     path::Path,
     pod_defaults,
-    read::{default, default_optional, entries, is_empty, items, object, take, text},
-    resources, scheduling,
-    shown::{difference, shown},
-    volumes,
+    read::{changed_fields, default, default_optional, entries, is_empty, items, keep_field, object, text},
+    resources, scheduling, volumes,
 };
 use crate::{
-    error::FieldError,
     names::{is_dns1123_label, is_dns1123_subdomain},
     quantity::Quantity,
 };
@@ -90,7 +87,7 @@ fn default_volume(volume: &mut Value) {
 }
 
 fn prepare_volume_status(new: &mut Value, old: &Value, now: &str) {
-    take(new, old, "spec");
+    keep_field(new, old, "spec");
     let field = "lastPhaseTransitionTime";
     let before = &old["status"];
     let Some(status) = new.as_object_mut().and_then(|new| object(new, "status")) else { return };
@@ -148,8 +145,7 @@ fn capacity(capacity: &Value, path: &Path<'_>, errors: &mut Errors) {
         errors.required(path, "");
     }
     if capacity.get("storage").is_none() || capacity.as_object().is_some_and(|list| list.len() > 1) {
-        let error = FieldError::not_supported(path, shown("{}quantity", capacity).into(), &["storage"]);
-        errors.push(error.verbatim());
+        errors.not_supported(path, capacity.clone(), &["storage"]);
     }
     amounts_not_negative(capacity, path, errors);
     for (name, amount) in entries(capacity) {
@@ -243,14 +239,13 @@ fn volume_changes(new: &Value, old: &Value, errors: &mut Errors) {
         csi.remove(secret);
     }
     if new_source != old_source {
-        let diff = difference("PersistentVolumeSource", &old_source, &new_source);
-        let detail = format!("spec.persistentvolumesource is immutable after creation\n{diff}");
+        let changed = changed_fields(&old_source, &new_source);
+        let detail = format!("the source of a volume is immutable after creation (changed: {changed})");
         errors.forbidden(&SPEC.child("persistentvolumesource"), detail);
     }
     errors.immutable(&Path::new("volumeMode"), &new["volumeMode"], &old["volumeMode"]);
     if !old["nodeAffinity"].is_null() && new["nodeAffinity"] != old["nodeAffinity"] {
-        let shown = shown("*VolumeNodeAffinity", &new["nodeAffinity"]);
         let detail = format!("{IMMUTABLE}, except for updating from beta label to GA");
-        errors.invalid_verbatim(&Path::new("nodeAffinity"), shown, detail);
+        errors.invalid(&Path::new("nodeAffinity"), new["nodeAffinity"].clone(), detail);
     }
 }

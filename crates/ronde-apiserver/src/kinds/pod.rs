@@ -15,7 +15,7 @@ use super::{
     pod_status,
     pod_update::validate_update,
     podspec::{self, Host},
-    read::{items, items_mut, number, object, objects_mut, take, text},
+    read::{items, items_mut, keep_field, number, object, objects_mut, text},
 };
 use crate::{
     error::{ApiError, FieldError, Subject},
@@ -147,11 +147,11 @@ fn merge_keys_of(term: &mut Value, labels: &Value) {
 }
 
 fn prepare_update(new: &mut Value, old: &Value) {
-    take(new, old, "status");
+    keep_field(new, old, "status");
 }
 
 fn prepare_status(new: &mut Value, old: &Value, _now: &str) {
-    take(new, old, "spec");
+    keep_field(new, old, "spec");
     if let Some(meta) = meta::meta_mut(new) {
         let owners = &old["metadata"]["ownerReferences"];
         if owners.is_null() {

@@ -9,7 +9,6 @@ use super::{
     path::Path,
     pod_update::annotation_changes,
     read::{items, number, text},
-    shown::shown,
 };
 use crate::{
     error::{FieldError, FieldErrorKind},
@@ -38,14 +37,14 @@ pub fn validate(new: &Value, old: &Value, errors: &mut Errors) {
     for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
         transitions(list, (&new[list], &old[list]), spec, &path.child(list), errors);
     }
-    addresses("podIPs", "PodIP", (new, old), &path, errors);
+    addresses("podIPs", (new, old), &path, errors);
     if let Some(first) = items(&new["hostIPs"]).first()
         && first["ip"] != new["hostIP"]
     {
         let at = path.child("hostIPs");
         errors.invalid(&at.index(0).child("ip"), text(&first["ip"]), "must be equal to `hostIP`");
     }
-    addresses("hostIPs", "HostIP", (new, old), &path, errors);
+    addresses("hostIPs", (new, old), &path, errors);
 }
 
 fn conditions(list: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -89,7 +88,7 @@ fn is_sidecar(spec: &Value, name: &Value) -> bool {
         .any(|container| container["name"] == *name && text(&container["restartPolicy"]) == "Always")
 }
 
-fn addresses(field: &str, type_name: &str, (new, old): (&Value, &Value), path: &Path<'_>, errors: &mut Errors) {
+fn addresses(field: &str, (new, old): (&Value, &Value), path: &Path<'_>, errors: &mut Errors) {
     let list = items(&new[field]);
     let at = path.child(field);
     let known: Vec<&str> = items(&old[field]).iter().map(|address| text(&address["ip"])).collect();
@@ -109,7 +108,7 @@ fn addresses(field: &str, type_name: &str, (new, old): (&Value, &Value), path: &
             && is_v4(&list[0]) != is_v4(&list[1]);
         if !is_pair {
             let detail = "may specify no more than one IP for each IP family";
-            errors.invalid_verbatim(&at, shown(&format!("[]{type_name}"), &new[field]), detail);
+            errors.invalid(&at, new[field].clone(), detail);
         }
     }
 }

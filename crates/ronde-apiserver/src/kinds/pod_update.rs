@@ -8,9 +8,8 @@ use super::{
     path::Path,
     pod::metadata_and_spec,
     podspec,
-    read::{entries, items, take, text},
+    read::{changed_fields, entries, items, keep_field, text},
     scheduling,
-    shown::{difference, shown},
 };
 use crate::names::is_in_range;
 
@@ -45,7 +44,7 @@ pub fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
     let rest = without_allowed_changes(new, old, &path, errors);
     if rest != *old {
-        errors.forbidden(&path, format!("{MAY_CHANGE}\n{}", difference("PodSpec", old, &rest)));
+        errors.forbidden(&path, format!("{MAY_CHANGE} (changed: {})", changed_fields(old, &rest)));
     }
 }
 
@@ -144,15 +143,15 @@ fn without_allowed_changes(new: &Value, old: &Value, path: &Path<'_>, errors: &m
     for list in ["containers", "initContainers"] {
         let containers = rest.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
         for (container, before) in containers.zip(items(&old[list])) {
-            take(container, before, "image");
+            keep_field(container, before, "image");
         }
     }
     for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
-        take(&mut rest, old, field);
+        keep_field(&mut rest, old, field);
     }
     let was_negative = old["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0);
     if was_negative && rest["terminationGracePeriodSeconds"] == 1 {
-        take(&mut rest, old, "terminationGracePeriodSeconds");
+        keep_field(&mut rest, old, "terminationGracePeriodSeconds");
     }
     if !items(&old["schedulingGates"]).is_empty() {
         gated_changes(&mut rest, old, path, errors);
@@ -167,7 +166,7 @@ fn gated_changes(rest: &mut Value, old: &Value, path: &Path<'_>, errors: &mut Er
         let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
         errors.invalid(&path.child("nodeSelector"), selector.clone(), detail);
     }
-    take(rest, old, "nodeSelector");
+    keep_field(rest, old, "nodeSelector");
     let (affinity, before) = (&rest["affinity"]["nodeAffinity"], &old["affinity"]["nodeAffinity"]);
     if affinity == before {
         return;
@@ -197,13 +196,13 @@ fn only_added_node_terms(new: &Value, old: &Value, path: &Path<'_>, errors: &mut
     if !old.is_empty() && old.len() != new.len() {
         let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
         let list = if new.is_empty() { Value::Null } else { new.to_vec().into() };
-        errors.invalid_verbatim(&at, shown("[]NodeSelectorTerm", &list), detail);
+        errors.invalid(&at, list.clone(), detail);
         return;
     }
     for (index, (term, before)) in new.iter().zip(old).enumerate() {
         if !has_only_additions(term, before) {
             let detail = "only additions are allowed (no mutations or deletions)";
-            errors.invalid_verbatim(&at.index(index), shown("NodeSelectorTerm", term), detail);
+            errors.invalid(&at.index(index), term.clone(), detail);
         }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     path::Path,
     pod_resources::total,
     read::{entries, is_true, items, number, text},
-    resources, scheduling, security, shown, volumes,
+    resources, scheduling, security, volumes,
 };
 use crate::{
     names::{
@@ -157,7 +157,7 @@ fn resource_claims<'a>(list: &'a Value, path: &Path<'_>, errors: &mut Errors) ->
             _ => "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
         };
         if !detail.is_empty() {
-            errors.invalid_verbatim(&at, shown::shown("PodResourceClaim", claim), detail);
+            errors.invalid(&at, claim.clone(), detail);
         }
         for (field, value) in sources.iter().filter_map(|field| Some((*field, claim[*field].as_str()?))) {
             errors.names(&at.child(field), value, is_dns1123_subdomain(value));

@@ -6,11 +6,11 @@ use super::{
     Generation, Rules,
     errors::Errors,
     meta,
+    network::metadata_only,
     path::Path,
     podspec,
-    read::{default_optional, entries, is_true, items, number, text},
+    read::{default_optional, is_true, items, number, text},
     resources, selector,
-    shown::shown,
     workload::{at_most_all, int_or_percent, reset_status},
 };
 use crate::names::{is_dns1123_subdomain, is_qualified_name};
@@ -43,7 +43,7 @@ pub const PRIORITY_CLASS: Rules = Rules {
     ..Rules::PLAIN
 };
 
-/// What is particular about quotas.
+/// What is particular about quotas, which are kept but not enforced.
 pub const RESOURCE_QUOTA: Rules = Rules {
     default: |quota| {
         for (part, list) in [("spec", "hard"), ("status", "hard"), ("status", "used")] {
@@ -51,12 +51,7 @@ pub const RESOURCE_QUOTA: Rules = Rules {
         }
     },
     prepare_create: reset_status,
-    validate: validate_quota,
-    validate_status: |new, old, errors| {
-        meta::updated(new, old, errors);
-        meta::standard_finalizers(new, errors);
-        quota_status(&new["status"], errors);
-    },
+    validate: metadata_only,
     ..Rules::WITH_STATUS
 };
 
@@ -70,20 +65,10 @@ const REASON: &str = "a condition reason must start with alphabetic character, o
      alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or \
      'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is \
      '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
-const SCOPES: [&str; 7] = [
-    "BestEffort",
-    "CrossNamespacePodAffinity",
-    "NotBestEffort",
-    "NotTerminating",
-    "PriorityClass",
-    "Terminating",
-    "VolumeAttributesClass",
-];
 
 fn budget_spec(spec: &Value, errors: &mut Errors) {
     if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
-        let shown = shown("PodDisruptionBudgetSpec", spec);
-        errors.invalid_verbatim(&SPEC, shown, "minAvailable and maxUnavailable cannot be both set");
+        errors.invalid(&SPEC, spec.clone(), "minAvailable and maxUnavailable cannot be both set");
     }
     for field in ["minAvailable", "maxUnavailable"] {
         if !spec[field].is_null() {
@@ -180,119 +165,4 @@ fn unknown_system_class(name: &str, value: i64, is_default: bool) -> Option<Stri
         Some(_) if is_default => Some(format!("globalDefault of {name} PriorityClass must be false")),
         Some(_) => None,
     }
-}
-
-fn validate_quota(quota: &Value, old: Option<&Value>, errors: &mut Errors) {
-    let spec = &quota["spec"];
-    match old {
-        None => meta::created(quota, true, is_dns1123_subdomain, errors),
-        Some(old) => meta::updated(quota, old, errors),
-    }
-    meta::standard_finalizers(quota, errors);
-    quota_amounts(&spec["hard"], &SPEC.child("hard"), errors);
-    scopes(spec, errors);
-    scope_selector(spec, errors);
-    match old {
-        None => quota_status(&quota["status"], errors),
-        Some(old) => {
-            let sorted = |spec: &Value| {
-                let mut scopes: Vec<String> = items(&spec["scopes"]).iter().map(|s| text(s).to_owned()).collect();
-                scopes.sort_unstable();
-                scopes
-            };
-            if sorted(spec) != sorted(&old["spec"]) {
-                errors.invalid(&SPEC.child("scopes"), spec["scopes"].clone(), super::errors::IMMUTABLE);
-            }
-        }
-    }
-}
-
-fn quota_status(status: &Value, errors: &mut Errors) {
-    let path = Path::new("status");
-    for field in ["hard", "used"] {
-        quota_amounts(&status[field], &path.child(field), errors);
-    }
-}
-
-fn quota_amounts(list: &Value, path: &Path<'_>, errors: &mut Errors) {
-    for (name, amount) in entries(list) {
-        let at = path.key(name);
-        resources::quota_resource_name(name, &at, errors);
-        resources::amount(name, amount, &at, errors);
-    }
-}
-
-fn scopes(spec: &Value, errors: &mut Errors) {
-    let at = SPEC.child("scopes");
-    let scopes: Vec<&str> = items(&spec["scopes"]).iter().map(text).collect();
-    for scope in &scopes {
-        if !SCOPES.contains(scope) {
-            errors.invalid(&at, spec["scopes"].clone(), "unsupported scope");
-        }
-        for _ in entries(&spec["hard"]).filter(|(name, _)| !is_in_scope(scope, name)) {
-            errors.invalid(&at, spec["scopes"].clone(), "unsupported scope applied to resource");
-        }
-    }
-    conflicting(&scopes, spec, &at, errors);
-}
-
-fn conflicting(scopes: &[&str], spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
-        if pair.iter().all(|scope| scopes.contains(scope)) {
-            errors.invalid(path, spec["scopes"].clone(), "conflicting scopes");
-        }
-    }
-}
-
-/// Tells whether a quota of a resource can be limited to a scope.
-fn is_in_scope(scope: &str, resource: &str) -> bool {
-    if !resources::is_standard_quota(resource) {
-        return true;
-    }
-    let compute = ["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
-    match scope {
-        "BestEffort" => resource == "pods",
-        "VolumeAttributesClass" => matches!(resource, "persistentvolumeclaims" | "requests.storage"),
-        _ if SCOPES.contains(&scope) => resource == "pods" || compute.contains(&resource),
-        _ => true,
-    }
-}
-
-fn scope_selector(spec: &Value, errors: &mut Errors) {
-    let selector = &spec["scopeSelector"];
-    let parent = SPEC.child("scopeSelector");
-    let path = parent.child("matchExpressions");
-    let mut scopes = Vec::new();
-    for requirement in items(&selector["matchExpressions"]) {
-        let (scope, operator) = (text(&requirement["scopeName"]), text(&requirement["operator"]));
-        let (values, values_path) = (items(&requirement["values"]), path.child("values"));
-        scopes.push(scope);
-        if !SCOPES.contains(&scope) {
-            errors.invalid(&path.child("scopeName"), scope, "unsupported scope");
-        }
-        for _ in entries(&spec["hard"]).filter(|(name, _)| !is_in_scope(scope, name)) {
-            let shown = shown("ScopeSelector", selector);
-            errors.invalid_verbatim(&path, shown, "unsupported scope applied to resource");
-        }
-        let needs_exists = SCOPES.contains(&scope) && !matches!(scope, "PriorityClass" | "VolumeAttributesClass");
-        if needs_exists && operator != "Exists" {
-            let detail = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, \
-                 ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or \
-                 ResourceQuotaScopeCrossNamespacePodAffinity";
-            errors.invalid(&path.child("operator"), operator, detail);
-        }
-        match operator {
-            "In" | "NotIn" if values.is_empty() => {
-                let detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
-                errors.required(&values_path, detail);
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                let detail = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
-                errors.invalid(&values_path, requirement["values"].clone(), detail);
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            _ => errors.invalid(&path.child("operator"), operator, "not a valid selector operator"),
-        }
-    }
-    conflicting(&scopes, spec, &path, errors);
 }

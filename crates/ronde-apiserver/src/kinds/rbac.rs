@@ -9,7 +9,6 @@ use super::{
     path::Path,
     read::{default, items, objects_mut, text},
     selector,
-    shown::shown,
 };
 use crate::names::{is_dns1123_subdomain, is_path_segment_name};
 
@@ -184,6 +183,6 @@ fn binding_subject(subject: &Value, namespaced: bool, path: &Path<'_>, errors: &
 
 fn same_role(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     if old.is_some_and(|old| new["roleRef"] != old["roleRef"]) {
-        errors.invalid_verbatim(&Path::new("roleRef"), shown("RoleRef", &new["roleRef"]), "cannot change roleRef");
+        errors.invalid(&Path::new("roleRef"), new["roleRef"].clone(), "cannot change roleRef");
     }
 }

@@ -30,6 +30,14 @@ pub fn entries(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     value.as_object().into_iter().flatten().map(|(key, value)| (key.as_str(), value))
 }
 
+/// Names the fields in which two objects differ, as in `image, ports`.
+pub fn changed_fields(old: &Value, new: &Value) -> String {
+    let is_new = |(key, _): &(&str, &Value)| old.get(*key).is_none();
+    let keys = entries(old).chain(entries(new).filter(is_new)).map(|(key, _)| key);
+    let changed: Vec<&str> = keys.filter(|key| old.get(*key) != new.get(*key)).collect();
+    changed.join(", ")
+}
+
 /// Tells whether a list or map has nothing in it, or is not there.
 pub fn is_empty(value: &Value) -> bool {
     match value {
@@ -83,7 +91,7 @@ pub fn default_optional(object: &mut Map<String, Value>, key: &str, value: impl 
 }
 
 /// Makes `key` of `new` what it is in `old`, also when it is not there.
-pub fn take(new: &mut Value, old: &Value, key: &str) {
+pub fn keep_field(new: &mut Value, old: &Value, key: &str) {
     let Some(new) = new.as_object_mut() else { return };
     match old.get(key) {
         Some(value) => _ = new.insert(key.to_owned(), value.clone()),

@@ -59,7 +59,7 @@ pub fn is_overcommit_allowed(name: &str) -> bool {
 }
 
 /// Tells whether quotas know a resource without a prefix.
-pub fn is_standard_quota(name: &str) -> bool {
+fn is_standard_quota(name: &str) -> bool {
     AMOUNTS.contains(&name) || COUNTED.contains(&name) || is_hugepages(name) || name.starts_with("requests.hugepages-")
 }
 
@@ -106,14 +106,6 @@ pub fn pod_resource_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     resource_name(name, path, errors);
     if errors.len() == before && !super::pod_resources::is_pod_level(name) {
         errors.not_supported(path, name, &["cpu", "hugepages-", "memory"]);
-    }
-}
-
-/// Checks a name in a quota.
-pub fn quota_resource_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
-    resource_name(name, path, errors);
-    if !name.contains('/') && !is_standard_quota(name) {
-        errors.invalid(path, name, "must be a standard resource for quota");
     }
 }
 

@@ -9,7 +9,6 @@ use super::{
     path::Path,
     read::{entries, items, number, text},
     selector,
-    shown::shown,
 };
 use crate::{
     error::FieldError,
@@ -222,7 +221,7 @@ pub fn taints(list: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         errors.one_of(&at.child("effect"), effect, &EFFECTS);
         if seen.contains(&(key, effect)) {
-            let mut error = FieldError::duplicate(&at, shown("Taint", taint).into()).verbatim();
+            let mut error = FieldError::duplicate(&at, taint.clone());
             "taints must be unique by key and effect pair".clone_into(&mut error.detail);
             errors.push(error);
         }

@@ -12,7 +12,6 @@ use super::{
     errors::Errors,
     path::Path,
     read::{is_true, items, number, text},
-    shown::shown,
     volumes::relative_path,
 };
 use crate::names::is_valid_user_or_group_id;
@@ -66,11 +65,11 @@ pub fn container(context: &Value, spec: &Value, path: &Path<'_>, errors: &mut Er
         let prefix = "cannot set `allowPrivilegeEscalation` to false and";
         if is_true(&context["privileged"]) {
             let detail = format!("{prefix} `privileged` to true");
-            errors.invalid_verbatim(path, shown("SecurityContext", context), detail);
+            errors.invalid(path, context.clone(), detail);
         }
         if items(&context["capabilities"]["add"]).iter().any(|capability| text(capability) == "CAP_SYS_ADMIN") {
             let detail = format!("{prefix} `capabilities.Add` CAP_SYS_ADMIN");
-            errors.invalid_verbatim(path, shown("SecurityContext", context), detail);
+            errors.invalid(path, context.clone(), detail);
         }
     }
     app_armor(&context["appArmorProfile"], &path.child("appArmorProfile"), errors);
@@ -141,7 +140,7 @@ fn seccomp(profile: &Value, path: &Path<'_>, errors: &mut Errors) {
         (true, Some(file)) => relative_path(file, &at, errors),
         (false, Some(_)) => {
             let detail = "can only be set when seccomp type is Localhost";
-            errors.invalid_verbatim(&at, shown("SeccompProfile", profile), detail);
+            errors.invalid(&at, profile.clone(), detail);
         }
         (false, None) => {}
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Generation, Rules,
-    read::{default, default_optional, is_empty, items, object, objects_mut, take, text},
+    read::{default, default_optional, is_empty, items, keep_field, object, objects_mut, text},
     service_rules,
 };
 
@@ -184,7 +184,7 @@ fn sync_cluster_ips(service: &mut Value) {
 }
 
 fn prepare_update(new: &mut Value, old: &Value) {
-    take(new, old, "status");
+    keep_field(new, old, "status");
     keep_allocated(new, old);
     sync_changed_cluster_ips(new, old);
     if has_cluster_ip(old) && has_cluster_ip(new) && new["spec"]["ipFamilyPolicy"].is_null() {
@@ -234,7 +234,7 @@ fn keep(new: &mut Value, old: &Value, field: &str) {
     if let Some(spec) = new.get_mut("spec")
         && old["spec"].get(field).is_some()
     {
-        take(spec, &old["spec"], field);
+        keep_field(spec, &old["spec"], field);
     }
 }
 

@@ -11,11 +11,9 @@ use super::{
     probes,
     read::{is_empty, items, number, text},
     service::{is_externally_accessible, is_headless, needs_health_check},
-    shown::{shown, texts},
 };
-use crate::{
-    error::FieldError,
-    names::{is_dns1035_label, is_dns1123_label, is_dns1123_subdomain, is_qualified_name, is_valid_port_num, parse_ip},
+use crate::names::{
+    is_dns1035_label, is_dns1123_label, is_dns1123_subdomain, is_qualified_name, is_valid_port_num, parse_ip,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -330,7 +328,7 @@ fn port_conflicts(kind: &str, ports: &[Value], errors: &mut Errors) {
     for (index, port) in ports.iter().enumerate() {
         if has_before(index, "port") {
             let key = serde_json::json!({"protocol": port["protocol"], "port": port["port"]});
-            errors.push(FieldError::duplicate(&list.index(index), shown("ServicePort", &key).into()).verbatim());
+            errors.duplicate(&list.index(index), key);
         }
     }
 }
@@ -411,7 +409,7 @@ fn changed_cluster_ips(new: &Value, old: &Value, errors: &mut Errors) {
         return;
     }
     let at = SPEC.child("clusterIPs");
-    let shown_list = || texts(&new["spec"]["clusterIPs"]);
+    let shown_list = || new["spec"]["clusterIPs"].clone();
     let policy = text(&new["spec"]["ipFamilyPolicy"]);
     let (new, old) = (items(&new["spec"]["clusterIPs"]), items(&old["spec"]["clusterIPs"]));
     if new.len() == old.len() {
@@ -439,7 +437,7 @@ fn changed_families(new: &Value, old: &Value, errors: &mut Errors) {
     let (new, old) = (&new["spec"]["ipFamilies"], &old["spec"]["ipFamilies"]);
     let is_changed = items(new).iter().zip(items(old)).any(|(new, old)| new != old);
     if is_changed {
-        errors.invalid(&SPEC.child("ipFamilies").index(0), texts(new), ONCE);
+        errors.invalid(&SPEC.child("ipFamilies").index(0), new.clone(), ONCE);
     }
 }
 

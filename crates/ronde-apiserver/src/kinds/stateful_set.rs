@@ -11,7 +11,6 @@ use super::{
     path::Path,
     pod_defaults, podspec,
     read::{default, default_optional, entries, items, number, object, objects_mut, text},
-    shown::shown,
     workload::{
         Counts, collision_count, default_template, only_always, required_selector, selects_template, status_counts,
     },
@@ -137,7 +136,7 @@ fn spec(spec: &Value, is_new: bool, errors: &mut Errors) {
     if required_selector(&spec["selector"], "statefulset", errors) {
         template(spec, errors);
     } else {
-        errors.invalid_verbatim(&SPEC.child("selector"), shown("*LabelSelector", &spec["selector"]), "");
+        errors.invalid(&SPEC.child("selector"), spec["selector"].clone(), "");
     }
     let pod_spec = &spec["template"]["spec"];
     only_always(pod_spec, errors);
@@ -161,14 +160,12 @@ fn update_strategy(strategy: &Value, path: &Path<'_>, errors: &mut Errors) {
     match text(&strategy["type"]) {
         "" => errors.required(path, ""),
         "OnDelete" if !rolling.is_null() => {
-            let shown = shown("RollingUpdateStatefulSetStrategy", rolling);
-            errors.invalid_verbatim(&at, shown, "only allowed for updateStrategy 'RollingUpdate'");
+            errors.invalid(&at, rolling.clone(), "only allowed for updateStrategy 'RollingUpdate'");
         }
         "OnDelete" => {}
         "RollingUpdate" => errors.nonnegative(&at.child("partition"), number(&rolling["partition"])),
         _ => {
-            let shown = shown("StatefulSetUpdateStrategy", strategy);
-            errors.invalid_verbatim(path, shown, "must be 'RollingUpdate' or 'OnDelete'");
+            errors.invalid(path, strategy.clone(), "must be 'RollingUpdate' or 'OnDelete'");
         }
     }
 }

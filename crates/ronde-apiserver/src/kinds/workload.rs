@@ -10,12 +10,8 @@ use super::{
     pod, pod_defaults, podspec,
     read::{default, default_optional, number, object, text},
     selector,
-    shown::shown,
 };
-use crate::{
-    error::FieldError,
-    names::{is_dns1123_subdomain, is_valid_percent},
-};
+use crate::names::{is_dns1123_subdomain, is_valid_percent};
 
 /// What is particular about deployments.
 pub const DEPLOYMENT: Rules = Rules {
@@ -25,9 +21,9 @@ pub const DEPLOYMENT: Rules = Rules {
     default: default_deployment,
     prepare_create: reset_status,
     prepare_status: |new, old, _| {
-        super::read::take(new, old, "spec");
+        super::read::keep_field(new, old, "spec");
         if let Some(meta) = new.get_mut("metadata") {
-            super::read::take(meta, &old["metadata"], "labels");
+            super::read::keep_field(meta, &old["metadata"], "labels");
         }
     },
     validate: validate_deployment,
@@ -165,8 +161,7 @@ fn selector_and_template(spec: &Value, kind: &str, errors: &mut Errors) {
             errors.forbidden(&at.child("spec").child("activeDeadlineSeconds"), detail);
         }
     } else {
-        let shown = shown("*LabelSelector", &spec["selector"]);
-        errors.invalid_verbatim(&SPEC.child("selector"), shown, "invalid label selector");
+        errors.invalid(&SPEC.child("selector"), spec["selector"].clone(), "invalid label selector");
     }
 }
 
@@ -182,7 +177,7 @@ pub fn required_selector(selector: &Value, kind: &str, errors: &mut Errors) -> b
     let is_valid = errors.len() == before;
     if selector::is_empty(selector) {
         let detail = format!("empty selector is invalid for {kind}");
-        errors.invalid_verbatim(&path, shown("LabelSelector", selector), detail);
+        errors.invalid(&path, selector.clone(), detail);
     }
     is_valid
 }
@@ -208,8 +203,7 @@ pub fn only_always(pod_spec: &Value, errors: &mut Errors) {
 fn immutable_selector(new: &Value, old: &Value, errors: &mut Errors) {
     let (new, old) = (&new["spec"]["selector"], &old["spec"]["selector"]);
     if new != old {
-        let shown = shown("*LabelSelector", new);
-        errors.invalid_verbatim(&SPEC.child("selector"), shown, super::errors::IMMUTABLE);
+        errors.invalid(&SPEC.child("selector"), new.clone(), super::errors::IMMUTABLE);
     }
 }
 
@@ -223,9 +217,7 @@ fn strategy(strategy: &Value, path: &Path<'_>, errors: &mut Errors) {
         "Recreate" => {}
         "RollingUpdate" => rolling_update(rolling, &at, errors),
         _ => {
-            let shown = shown("DeploymentStrategy", strategy);
-            let error = FieldError::not_supported(path, shown.into(), &["Recreate", "RollingUpdate"]);
-            errors.push(error.verbatim());
+            errors.not_supported(path, strategy.clone(), &["Recreate", "RollingUpdate"]);
         }
     }
 }

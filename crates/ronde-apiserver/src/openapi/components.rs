@@ -15,7 +15,7 @@ use crate::{
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
 /// Returns all schemas that the resources of one group version need.
-pub(super) fn of(resources: &[Described<'_>]) -> Map<String, Value> {
+pub(super) fn schemas(resources: &[Described<'_>]) -> Map<String, Value> {
     let mut schemas = built_in(resources);
     for resource in resources {
         if let Some(schema) = resource.schema {

@@ -61,12 +61,12 @@ pub fn document(resources: &[Described<'_>], group: &str, version: &str) -> Opti
     if served.is_empty() {
         return None;
     }
-    let paths: Map<String, Value> = served.iter().flat_map(paths::of).collect();
+    let paths: Map<String, Value> = served.iter().flat_map(paths::of_resource).collect();
     Some(Document::new(&json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": "unversioned"},
         "paths": paths,
-        "components": {"schemas": components::of(&served)},
+        "components": {"schemas": components::schemas(&served)},
     })))
 }
 

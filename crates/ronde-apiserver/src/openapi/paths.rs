@@ -14,7 +14,7 @@ const PATCH_TYPES: [&str; 3] =
 const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
 /// Returns the paths of a resource.
-pub(super) fn of(resource: &Described<'_>) -> Vec<(String, Value)> {
+pub(super) fn of_resource(resource: &Described<'_>) -> Vec<(String, Value)> {
     let info = resource.info;
     let base = base_path(&info.group, &info.version);
     let everywhere = format!("{base}/{}", info.plural);

@@ -17,7 +17,7 @@ const VERSION: &str = "unversioned";
 
 /// `/openapi/v2` as JSON.
 pub fn json(resources: &[Described<'_>]) -> Document {
-    let mut definitions: Map<String, Value> = components::of(resources);
+    let mut definitions: Map<String, Value> = components::schemas(resources);
     definitions.values_mut().for_each(downgrade);
     Document::new(&json!({
         "swagger": "2.0",

@@ -8,7 +8,7 @@ use std::{io, sync::LazyLock};
 use serde_json::{Map, Value};
 
 use crate::{
-    decode::{DEPTH_MAX, Decoded, entity_too_large, json_type, parse_json},
+    decode::{DEPTH_MAX, Decoded, described, entity_too_large, parse_json},
     error::ApiError,
     schema::{Additional, Id, Node, NodeData, Set, Type},
 };
@@ -37,14 +37,14 @@ impl JsonPatch {
         let items = match value {
             Value::Null => Vec::new(),
             Value::Array(items) => items,
-            other => return Err(wrong_type(json_type(&other), Place::Whole, checked)),
+            other => return Err(wrong_type("a list of operations", &other, checked)),
         };
         let mut operations = Vec::with_capacity(items.len());
         for item in items {
             match item {
                 Value::Null => operations.push(Map::new()),
                 Value::Object(operation) => operations.push(operation),
-                other => return Err(wrong_type(json_type(&other), Place::Operation, checked)),
+                other => return Err(wrong_type("an operation", &other, checked)),
             }
         }
         if checked {
@@ -282,20 +282,8 @@ fn size(value: &Value) -> usize {
     count.0
 }
 
-#[derive(Clone, Copy)]
-enum Place {
-    Whole,
-    Operation,
-}
-
-fn wrong_type(found: &str, place: Place, checked: bool) -> ApiError {
-    let expected = match (place, checked) {
-        (Place::Whole, true) => "[]handlers.jsonPatchOp",
-        (Place::Whole, false) => "jsonpatch.Patch",
-        (Place::Operation, true) => "handlers.jsonPatchOp",
-        (Place::Operation, false) => "jsonpatch.Operation",
-    };
-    undecodable(&format!("json: cannot unmarshal {found} into Go value of type {expected}"), checked)
+fn wrong_type(expected: &str, found: &Value, checked: bool) -> ApiError {
+    undecodable(&format!("expected {expected}, got {}", described(found)), checked)
 }
 
 fn check_types(operation: &Map<String, Value>) -> Result<(), ApiError> {
@@ -303,9 +291,7 @@ fn check_types(operation: &Map<String, Value>) -> Result<(), ApiError> {
         match operation.get(field) {
             None | Some(Value::Null | Value::String(_)) => {}
             Some(other) => {
-                let found = json_type(other);
-                let why =
-                    format!("json: cannot unmarshal {found} into Go struct field jsonPatchOp.{field} of type string");
+                let why = format!("`{field}` of an operation: expected a string, got {}", described(other));
                 return Err(undecodable(&why, true));
             }
         }

@@ -6,7 +6,6 @@
 
 pub mod apply;
 mod json;
-mod shown;
 pub mod strategic;
 #[cfg(test)]
 mod tests;
@@ -14,12 +13,12 @@ mod tests;
 use serde_json::{Map, Value};
 
 use crate::{
-    decode::{self, Decoded, json_type, media_type, parse_json, parse_yaml},
+    decode::{self, Decoded, described, media_type, parse_json, parse_yaml},
     error::{ApiError, FieldError, Subject},
     schema::Node,
 };
 
-pub use crate::http::query::FieldValidation;
+pub use crate::decode::FieldValidation;
 pub use json::JsonPatch;
 
 const JSON: &str = "application/json-patch+json";
@@ -46,7 +45,7 @@ pub struct Parsed {
 }
 
 impl Patch {
-    /// Reads a patch. `validation` decides how strictly, and thereby on the words of errors.
+    /// Reads a patch. `validation` decides how strictly.
     ///
     /// # Errors
     /// If the media type is not one of a patch, or the body is malformed or too large.
@@ -81,10 +80,10 @@ impl Patch {
 
     /// The answer to the result of a patch that is not an object of its kind.
     ///
-    /// The real server shows the result, except of strategic merge patches, where it shows the patch.
+    /// It shows the result, except of strategic merge patches, where it shows the patch.
     pub fn invalid_result(&self, result: &Value, why: &str) -> ApiError {
         let shown = match self {
-            Self::Strategic(patch) => shown::object(patch),
+            Self::Strategic(patch) => Value::Object(patch.clone()).to_string(),
             _ => result.to_string(),
         };
         invalid(shown, why)
@@ -125,7 +124,7 @@ fn parse_merge(body: &[u8], checked: bool) -> Result<Parsed, ApiError> {
         other if checked => Err(json::undecodable(&not_a_map(&other), true)),
         Value::Array(mut items) => {
             items.iter_mut().for_each(json::drop_nulls);
-            Err(invalid(Value::Array(items).to_string(), NO_KIND_IN_ARRAY))
+            Err(invalid(Value::Array(items).to_string(), "expected an object, got a list"))
         }
         _ => Err(bad()),
     }
@@ -142,21 +141,15 @@ fn parse_strategic(body: &[u8]) -> Result<Parsed, ApiError> {
 
 fn parse_apply(body: &[u8]) -> Result<Parsed, ApiError> {
     let bad = |text: &str| ApiError::bad_request(format!("error decoding YAML: {text}"));
-    let Decoded { value, problems } =
-        parse_yaml(body).map_err(|text| bad(&format!("error converting YAML to JSON: {text}")))?;
+    let Decoded { value, problems } = parse_yaml(body).map_err(|text| bad(&text))?;
     let value = match value {
         Value::Null => Value::Object(Map::new()),
         Value::Object(_) => value,
-        other => return Err(bad(&format!("error unmarshaling JSON: while decoding JSON: {}", not_a_map(&other)))),
+        other => return Err(bad(&not_a_map(&other))),
     };
-    let problems = problems.into_iter().map(|text| format!("error converting YAML to JSON: {text}")).collect();
     Ok(Parsed { patch: Patch::Apply(value), problems })
 }
 
-const NO_KIND_IN_ARRAY: &str = "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go \
-     value of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
-     \"json:\\\"kind,omitempty\\\"\" }";
-
 fn not_a_map(value: &Value) -> String {
-    format!("json: cannot unmarshal {} into Go value of type map[string]interface {{}}", json_type(value))
+    format!("expected an object, got {}", described(value))
 }

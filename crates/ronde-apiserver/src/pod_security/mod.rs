@@ -119,7 +119,7 @@ impl Labels {
 
 impl<'a> Pod<'a> {
     /// A pod or a template: both have `metadata` and `spec`.
-    pub fn of(object: &'a Value) -> Self {
+    pub fn of_object(object: &'a Value) -> Self {
         Self { metadata: &object["metadata"], spec: &object["spec"] }
     }
 

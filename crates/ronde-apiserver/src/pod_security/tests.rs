@@ -22,7 +22,7 @@ fn merge(into: &mut Value, from: Value) {
 
 #[track_caller]
 fn check(level: Level, pod: &Value, expected: &str) {
-    let violations = level.violations(&Pod::of(pod));
+    let violations = level.violations(&Pod::of_object(pod));
     let told: Vec<String> = violations.iter().map(|one| format!("{} ({})", one.reason, one.detail)).collect();
     assert_eq!(told.join(", "), expected, "{pod}");
 }
@@ -125,7 +125,7 @@ fn every_container_counts_and_everything_is_told_at_once() {
         r#"privileged (containers "i", "a", "e" must not set securityContext.privileged=true)"#
     );
     check(Level::Baseline, &pod, expected);
-    let told = Standard::latest(Level::Baseline).complaint([&pod, &pod].into_iter().map(Pod::of));
+    let told = Standard::latest(Level::Baseline).complaint([&pod, &pod].into_iter().map(Pod::of_object));
     assert_eq!(told, Some(format!("violate PodSecurity \"baseline:latest\": {expected}")));
 }
 

@@ -25,7 +25,7 @@ pub async fn run(api: Api) {
                 continue;
             }
             if let Err(error) = write(&api, role, &rules).await {
-                tracing::warn!(role = meta::text(role, "name"), %error, "cannot aggregate a cluster role yet");
+                tracing::warn!(role = meta::text(role, "name"), %error, "cannot aggregate a cluster role, retrying");
             }
         }
         tokio::select! {

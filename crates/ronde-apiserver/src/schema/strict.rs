@@ -13,12 +13,12 @@ mod time;
 use serde_json::{Map, Value};
 
 use super::{Additional, Empty, Format, Node, Type};
-use crate::{decode::json_type, error::ApiError};
+use crate::{decode::described, error::ApiError};
 
 /// How many unknown fields are reported, as in the real server.
 const UNKNOWN_MAX: usize = 100;
 
-/// Why an object is not of its kind, as in `json: cannot unmarshal string into Go struct field …`.
+/// Why an object is not of its kind, as in `spec.replicas: expected int32, got string "two"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undecodable(pub String);
 
@@ -35,7 +35,7 @@ pub fn strict_error(version: &str, kind: &str, fields: &[String]) -> ApiError {
 }
 
 fn cannot_be_handled(version: &str, kind: &str, why: &str) -> ApiError {
-    ApiError::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
+    ApiError::not_of_kind(kind, version, kind, why)
 }
 
 /// Does what [`decode`] does, with the error as the answer to a create or update.
@@ -150,9 +150,8 @@ fn is_empty_collection(value: &Value, node: Node<'_>) -> bool {
 /// Where in an object the decoder is. Lives on the stack; made into text only for errors.
 enum Path<'a> {
     Root,
-    /// A field of a struct, with the struct's type.
-    Field(&'a Path<'a>, &'a str, &'a str),
-    Key(&'a Path<'a>, &'a str),
+    /// A field of an object, or a key of a map.
+    Field(&'a Path<'a>, &'a str),
     Index(&'a Path<'a>, usize),
 }
 
@@ -161,26 +160,8 @@ impl Path<'_> {
     fn exact(&self) -> String {
         match self {
             Self::Root => String::new(),
-            Self::Field(parent, name, _) | Self::Key(parent, name) => joined(parent.exact(), name),
+            Self::Field(parent, name) => joined(parent.exact(), name),
             Self::Index(parent, at) => format!("{}[{at}]", parent.exact()),
-        }
-    }
-
-    /// `spec.containers.env`: without indices and keys, as type errors have it.
-    fn fields(&self) -> String {
-        match self {
-            Self::Root => String::new(),
-            Self::Field(parent, name, _) => joined(parent.fields(), name),
-            Self::Key(parent, _) | Self::Index(parent, _) => parent.fields(),
-        }
-    }
-
-    /// The type that the nearest field is in.
-    fn owner(&self) -> Option<&str> {
-        match self {
-            Self::Root => None,
-            Self::Field(_, _, owner) => Some(owner),
-            Self::Key(parent, _) | Self::Index(parent, _) => parent.owner(),
         }
     }
 }
@@ -214,7 +195,6 @@ impl Decoder {
     }
 
     fn fields(&mut self, object: &mut Map<String, Value>, node: Node<'_>, path: &Path<'_>) {
-        let owner = &*node.data().type_name;
         object.retain(|name, value| {
             let Some(id) = node.properties.get(name) else {
                 self.unknown(name, path);
@@ -224,7 +204,7 @@ impl Decoder {
             if value.is_null() {
                 return false;
             }
-            self.value(value, field, &Path::Field(path, name, owner));
+            self.value(value, field, &Path::Field(path, name));
             field.empty != Empty::Dropped || !is_empty(value)
         });
     }
@@ -233,7 +213,7 @@ impl Decoder {
         let Additional::Values(id) = node.additional else { return };
         let values = node.at(id);
         for (key, value) in object {
-            self.element(value, values, &Path::Key(path, key));
+            self.element(value, values, &Path::Field(path, key));
         }
     }
 
@@ -272,22 +252,19 @@ impl Decoder {
             Ok(()) => {}
             Err(scalars::Wrong::Type) => self.mistyped(value, node, path),
             Err(scalars::Wrong::Number(ty)) => {
-                let text = mismatch(&format!("number {value}"), path, ty);
-                self.error.get_or_insert(text);
+                self.error.get_or_insert_with(|| mismatch(path, ty, value));
             }
-            Err(scalars::Wrong::Form(text)) => drop(self.error.get_or_insert(text)),
-            Err(scalars::Wrong::FatalForm(text)) => self.fatal = Some(text),
-            Err(scalars::Wrong::FatalType(ty)) => {
-                let given =
-                    if scalars::is_fraction(value) { format!("number {value}") } else { json_type(value).to_owned() };
-                self.fatal = Some(mismatch(&given, path, ty));
+            Err(scalars::Wrong::Form(text)) => {
+                self.error.get_or_insert_with(|| format!("{}: {text}", path.exact()));
             }
+            Err(scalars::Wrong::FatalForm(text)) => self.fatal = Some(format!("{}: {text}", path.exact())),
+            Err(scalars::Wrong::FatalType(ty)) => self.fatal = Some(mismatch(path, ty, value)),
         }
     }
 
     fn mistyped(&mut self, value: &Value, node: Node<'_>, path: &Path<'_>) {
         if self.error.is_none() {
-            self.error = Some(mismatch(json_type(value), path, &type_name(node)));
+            self.error = Some(mismatch(path, type_name(node), value));
         }
     }
 
@@ -298,30 +275,23 @@ impl Decoder {
     }
 }
 
-fn mismatch(given: &str, path: &Path<'_>, wanted: &str) -> String {
-    match path.owner() {
-        Some(owner) => {
-            let owner = owner.rsplit('.').next().unwrap_or_default();
-            format!("json: cannot unmarshal {given} into Go struct field {owner}.{} of type {wanted}", path.fields())
-        }
-        None => format!("json: cannot unmarshal {given} into Go value of type {wanted}"),
-    }
+fn mismatch(path: &Path<'_>, wanted: &str, found: &Value) -> String {
+    let at = path.exact();
+    let colon = if at.is_empty() { "" } else { ": " };
+    format!("{at}{colon}expected {wanted}, got {}", described(found))
 }
 
-/// The name of a type in errors: `[]v1.Container`, `map[string]string`, `int32`.
-fn type_name(node: Node<'_>) -> String {
-    if !node.type_name.is_empty() {
-        return node.type_name.to_string();
-    }
-    match (node.kind, node.format, node.items(), node.additional) {
-        (Type::Array, _, Some(items), _) => format!("[]{}", type_name(items)),
-        (Type::Object, _, _, Additional::Values(id)) => format!("map[string]{}", type_name(node.at(id))),
-        (_, Some(Format::Byte), ..) => "[]uint8".to_owned(),
-        (_, Some(Format::Int32), ..) => "int32".to_owned(),
-        (_, Some(Format::Int64), ..) => "int64".to_owned(),
-        (Type::Number, ..) => "float64".to_owned(),
-        (Type::Boolean, ..) => "bool".to_owned(),
-        _ => "string".to_owned(),
+/// What a field takes, for an error message.
+fn type_name(node: Node<'_>) -> &'static str {
+    match (node.kind, node.format) {
+        (Type::Array, _) => "a list",
+        (Type::Object, _) => "an object",
+        (_, Some(Format::Byte)) => "a string in base64",
+        (_, Some(Format::Int32)) => "int32",
+        (_, Some(Format::Int64)) => "int64",
+        (Type::Number, _) => "a number",
+        (Type::Boolean, _) => "a boolean",
+        _ => "a string",
     }
 }
 

@@ -49,7 +49,7 @@ pub type Written = Arc<Object>;
 /// Why a write did not happen. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    #[error("the object exists already")]
+    #[error("the object already exists")]
     Exists,
     #[error("the object does not exist")]
     Missing,
@@ -159,7 +159,7 @@ impl Committer {
 
     fn write_batch(&self, batch: Vec<Request>) {
         // 1. Check every change and give it its revision.
-        let mut plan = Plan::new(&self.state);
+        let mut plan = CommitPlan::new(&self.state);
         let is_full = self.disk.is_full();
         let mut accepted = Vec::with_capacity(batch.len());
         for Request { change, answer } in batch {
@@ -254,14 +254,14 @@ struct Write {
 }
 
 /// The state as it will be after the changes accepted so far.
-struct Plan<'a> {
+struct CommitPlan<'a> {
     state: &'a RwLock<State>,
     revision: Revision,
     /// Keys touched in this batch, with their revision, or none if removed.
     touched: BTreeMap<Key, Option<Revision>>,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> CommitPlan<'a> {
     fn new(state: &'a RwLock<State>) -> Self {
         Self { state, revision: state.read().revision, touched: BTreeMap::new() }
     }

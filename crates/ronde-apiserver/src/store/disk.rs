@@ -19,7 +19,7 @@ use redb::{Database, DatabaseError, Durability, ReadableDatabase, ReadableTable,
 
 use super::{
     file::{Reserve, ReservedFile},
-    object::{Damaged, Key, Object, Place, Revision},
+    object::{Damaged, Key, NamespacedName, Object, Revision},
 };
 
 /// (collection, namespace, name) → the stored form.
@@ -148,7 +148,7 @@ impl Disk {
             for row in transaction.open_table(OBJECTS)?.iter()? {
                 let (key, raw) = row?;
                 let (collection, namespace, name) = key.value();
-                let key = Key { collection: collection.into(), place: Place::new(namespace, name) };
+                let key = Key { collection: collection.into(), place: NamespacedName::new(namespace, name) };
                 rows.push((key, Bytes::copy_from_slice(raw.value())));
             }
             Ok((revision, rows))

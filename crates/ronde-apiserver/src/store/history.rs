@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::{
     TooOld,
-    object::{Object, Place, Revision},
+    object::{NamespacedName, Object, Revision},
 };
 
 /// A reflector that reconnects within a minute at 100 writes a second still finds its place.
@@ -114,7 +114,7 @@ impl History {
         &self,
         revision: Revision,
         start: Revision,
-    ) -> Result<BTreeMap<Place, Option<Arc<Object>>>, TooOld> {
+    ) -> Result<BTreeMap<NamespacedName, Option<Arc<Object>>>, TooOld> {
         self.reaches(revision, start)?;
         let later = self.events.iter().rev().take_while(|event| event.revision() > revision);
         Ok(later.map(|event| (event.object.place.clone(), event.before.clone())).collect())

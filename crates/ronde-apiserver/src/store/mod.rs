@@ -29,7 +29,7 @@ pub use self::{
     disk::OpenError,
     history::{Event, EventKind},
     import::Import,
-    object::{Draft, Key, Meta, Object, Owner, Place, Revision},
+    object::{Draft, Key, Meta, NamespacedName, Object, Owner, Revision},
 };
 
 /// A handle on the store; clones share it.
@@ -55,7 +55,7 @@ struct State {
 
 /// All objects of one resource, in list order, and what happened to them lately.
 struct Collection {
-    objects: BTreeMap<Place, Arc<Object>>,
+    objects: BTreeMap<NamespacedName, Arc<Object>>,
     history: History,
     /// A revision not older than this collection's newest; watchers wait on it.
     changed: watch::Sender<Revision>,
@@ -82,7 +82,7 @@ pub struct Range {
     /// All namespaces when absent.
     pub namespace: Option<Arc<str>>,
     /// Only what stands after this place.
-    pub after: Option<Place>,
+    pub after: Option<NamespacedName>,
     /// As it was at this revision; the newest when absent.
     pub at: Option<Revision>,
 }
@@ -272,20 +272,21 @@ impl Collection {
         Self { objects: BTreeMap::new(), history, changed: watch::Sender::new(0) }
     }
 
-    fn range<'a>(&'a self, range: &'a Range) -> impl Iterator<Item = (&'a Place, &'a Arc<Object>)> {
+    fn range<'a>(&'a self, range: &'a Range) -> impl Iterator<Item = (&'a NamespacedName, &'a Arc<Object>)> {
         let from = match (&range.after, &range.namespace) {
             (Some(place), _) => Bound::Excluded(place.clone()),
-            (None, Some(namespace)) => Bound::Included(Place::new(namespace, "")),
+            (None, Some(namespace)) => Bound::Included(NamespacedName::new(namespace, "")),
             (None, None) => Bound::Unbounded,
         };
-        let within = |place: &Place| range.namespace.as_ref().is_none_or(|namespace| *namespace == place.namespace);
+        let within =
+            |place: &NamespacedName| range.namespace.as_ref().is_none_or(|namespace| *namespace == place.namespace);
         self.objects.range((from, Bound::Unbounded)).take_while(move |(place, _)| within(place))
     }
 
     /// The same as [`Collection::range`], as it was at an earlier revision.
     fn range_before(&self, range: &Range, revision: Revision, start: Revision) -> Result<Vec<Arc<Object>>, TooOld> {
         let undo = self.history.undo(revision, start)?;
-        let mut then: BTreeMap<&Place, &Arc<Object>> = self.range(range).collect();
+        let mut then: BTreeMap<&NamespacedName, &Arc<Object>> = self.range(range).collect();
         for (place, before) in &undo {
             match before {
                 Some(object) if range.contains(place) => drop(then.insert(place, object)),
@@ -297,7 +298,7 @@ impl Collection {
 }
 
 impl Range {
-    fn contains(&self, place: &Place) -> bool {
+    fn contains(&self, place: &NamespacedName) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| *namespace == place.namespace)
             && self.after.as_ref().is_none_or(|after| place > after)
     }

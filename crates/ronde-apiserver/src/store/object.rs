@@ -16,7 +16,7 @@ const HEAD: &[u8] = br#"{"metadata":{"resourceVersion":""#;
 
 /// Where an object stands in its collection. Ordered as lists are: by namespace, then by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct NamespacedName {
     /// Empty for cluster-scoped objects.
     pub namespace: Arc<str>,
     pub name: Arc<str>,
@@ -27,14 +27,14 @@ pub struct Place {
 pub struct Key {
     /// `plural.group`, or `plural` for the core group.
     pub collection: Arc<str>,
-    pub place: Place,
+    pub place: NamespacedName,
 }
 
 /// An object as it is stored.
 #[derive(Debug, PartialEq)]
 pub struct Object {
     pub revision: Revision,
-    pub place: Place,
+    pub place: NamespacedName,
     pub meta: Meta,
     raw: Bytes,
 }
@@ -63,7 +63,7 @@ pub struct Owner {
 /// An object that has no revision yet.
 #[derive(Debug, Clone)]
 pub struct Draft {
-    place: Place,
+    place: NamespacedName,
     meta: Meta,
     /// The stored form from behind the digits of the revision to the end.
     tail: Bytes,
@@ -74,7 +74,7 @@ pub struct Draft {
 #[error("object `{0}` is not in the stored form")]
 pub struct Damaged(pub String);
 
-impl Place {
+impl NamespacedName {
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
@@ -88,13 +88,13 @@ impl fmt::Display for Key {
 
 impl Key {
     pub fn new(collection: &Arc<str>, namespace: &str, name: &str) -> Self {
-        Self { collection: collection.clone(), place: Place::new(namespace, name) }
+        Self { collection: collection.clone(), place: NamespacedName::new(namespace, name) }
     }
 }
 
 impl Object {
     /// Reads an object back from its stored form.
-    pub(super) fn from_stored(place: Place, raw: Bytes) -> Result<Self, Damaged> {
+    pub(super) fn from_stored(place: NamespacedName, raw: Bytes) -> Result<Self, Damaged> {
         let damaged = || Damaged(format!("{}/{}", place.namespace, place.name));
         let value: Value = serde_json::from_slice(&raw).map_err(|_| damaged())?;
         let revision =
@@ -102,7 +102,7 @@ impl Object {
         if !raw.starts_with(HEAD) {
             return Err(damaged());
         }
-        Ok(Self { revision, meta: Meta::of(&value), place, raw })
+        Ok(Self { revision, meta: Meta::of_object(&value), place, raw })
     }
 
     pub fn is_deleting(&self) -> bool {
@@ -155,7 +155,11 @@ impl Draft {
             write_field(&mut tail, key, field);
         }
         tail.push(b'}');
-        Self { place: Place::new(text("namespace"), text("name")), meta: Meta::of(value), tail: tail.into() }
+        Self {
+            place: NamespacedName::new(text("namespace"), text("name")),
+            meta: Meta::of_object(value),
+            tail: tail.into(),
+        }
     }
 
     /// Returns how long the stored form is, but for the revision.
@@ -185,7 +189,7 @@ fn write_field(out: &mut Vec<u8>, key: &str, field: &Value) {
 }
 
 impl Meta {
-    fn of(object: &Value) -> Self {
+    fn of_object(object: &Value) -> Self {
         let metadata = &object["metadata"];
         let items = |name: &str| metadata[name].as_array().into_iter().flatten();
         let labels = metadata["labels"].as_object().into_iter().flatten();
@@ -193,14 +197,14 @@ impl Meta {
             uid: metadata["uid"].as_str().unwrap_or_default().into(),
             labels: labels.filter_map(|(key, label)| Some((key.clone(), label.as_str()?.to_owned()))).collect(),
             finalizers: items("finalizers").filter_map(|item| item.as_str().map(str::to_owned)).collect(),
-            owners: items("ownerReferences").map(Owner::of).collect(),
+            owners: items("ownerReferences").map(Owner::of_reference).collect(),
             deleting: metadata["deletionTimestamp"].is_string(),
         }
     }
 }
 
 impl Owner {
-    fn of(reference: &Value) -> Self {
+    fn of_reference(reference: &Value) -> Self {
         let text = |name: &str| reference[name].as_str().unwrap_or_default();
         Self {
             api_version: text("apiVersion").into(),

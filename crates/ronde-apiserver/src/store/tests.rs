@@ -265,7 +265,7 @@ proptest! {
                 store.commit(change).await.expect("the expectation holds");
             }
             while let Some(last) = read.last() {
-                let after = Some(Place::new("default", last));
+                let after = Some(NamespacedName::new("default", last));
                 let range = Range { namespace: Some("default".into()), after, at: Some(whole.revision) };
                 match names(&store.list("configmaps", &range).expect("kept")).first() {
                     Some(next) => read.push(next.clone()),

@@ -270,7 +270,7 @@ impl IncludeObject {
 
 impl<'a> ListMeta<'a> {
     /// Returns the metadata of a table that shows one object: its version.
-    pub fn of(object: &'a Value) -> Self {
+    pub fn of_object(object: &'a Value) -> Self {
         Self { resource_version: field::text(&object["metadata"]["resourceVersion"]), ..Self::default() }
     }
 }

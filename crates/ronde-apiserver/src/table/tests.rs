@@ -61,7 +61,7 @@ fn check(group: &str, kind: &str, name: &str, object: Value, expected: Value) {
 }
 
 fn render(columns: &Columns, objects: &[&Value], options: Options) -> Value {
-    let metadata = objects.first().map_or_else(ListMeta::default, |object| ListMeta::of(object));
+    let metadata = objects.first().map_or_else(ListMeta::default, |object| ListMeta::of_object(object));
     serde_json::to_value(table(columns, metadata, objects, options)).expect("a table is JSON")
 }
 
@@ -652,7 +652,7 @@ fn the_frame_of_a_table() {
     );
     assert_eq!(render(&columns, &[&lease], options(IncludeObject::Metadata, false)), table, "without a header");
     let leases = [&lease];
-    let older = super::table(&columns, ListMeta::of(&lease), &leases, options(IncludeObject::Metadata, true));
+    let older = super::table(&columns, ListMeta::of_object(&lease), &leases, options(IncludeObject::Metadata, true));
     let older = serde_json::to_value(older.in_v1beta1()).expect("a table is JSON");
     assert_eq!(older["apiVersion"], "meta.k8s.io/v1beta1");
     assert_eq!(older["rows"][0]["object"]["apiVersion"], "meta.k8s.io/v1beta1");

@@ -69,20 +69,12 @@ impl Call {
         ApiError::invalid(Subject { group: &info.group, what: kind, name: meta::text(value, "name") }, &[fault])
     }
 
-    /// In the words of the real server, which knows the other kinds too.
+    /// Another kind, or another version of it.
     fn wrong_type(&self, api_version: &str, kind: &str) -> ApiError {
         let info = &self.resource.info;
         let version = api_version.rsplit('/').next().unwrap_or_default();
-        let why = if self.api.registry().find_kind(api_version, kind).is_some() {
-            let internal =
-                if info.group.is_empty() { "core" } else { info.group.split('.').next().unwrap_or_default() };
-            format!("converting ({version}.{kind}) to ({internal}.{}): unknown conversion", info.kind)
-        } else {
-            format!(
-                "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:110\""
-            )
-        };
-        ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {why}", info.kind))
+        let why = format!("expected {} of {}, got {kind} of {api_version}", info.kind, info.api_version());
+        ApiError::not_of_kind(kind, version, &info.kind, why)
     }
 }
 

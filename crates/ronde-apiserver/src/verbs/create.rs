@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Call, Done, Outcome, Shown, body::Body, meta};
+use super::{Call, Done, Shown, WriteOutcome, body::Body, meta};
 use crate::{
     error::{ApiError, FieldError},
     kinds::{self, pod_admission},
@@ -40,7 +40,7 @@ impl Call {
         let _choosing = self.choosing_addresses().await;
         warnings.extend(self.prepare_new(&mut value)?);
         let shown = self.insert(value, generated).await?;
-        Ok(Done { outcome: Outcome::Created(shown), warnings })
+        Ok(Done { outcome: WriteOutcome::Created(shown), warnings })
     }
 
     /// Everything between a conforming object and the store.
@@ -49,7 +49,7 @@ impl Call {
         self.check_open()?;
         self.admit(value, None);
         let mut warnings = Vec::from_iter(kinds::meta::remove_duplicate_owners(value));
-        self.resource.prepare_create(value, &self.api.world().now_text());
+        self.resource.prepare_create(value, &self.api.clock_and_ids().now_text());
         self.admit_builtin(value)?;
         self.give_addresses(value, None)?;
         warnings.extend(self.validate(value, None)?);
@@ -69,7 +69,7 @@ impl Call {
         let _choosing = self.choosing_addresses().await;
         let warnings = self.prepare_new(&mut value)?;
         let shown = self.store(value, None).await?;
-        Ok(Done { outcome: Outcome::Created(shown), warnings })
+        Ok(Done { outcome: WriteOutcome::Created(shown), warnings })
     }
 
     async fn insert(&mut self, mut value: Value, generated: bool) -> Result<Shown, ApiError> {
@@ -104,7 +104,7 @@ impl Call {
 
     fn generate_name(&mut self, value: &mut Value, base: &str) {
         let cut = (0..=GENERATED_BASE_MAX.min(base.len())).rev().find(|at| base.is_char_boundary(*at)).unwrap_or(0);
-        let name = format!("{}{}", &base[..cut], self.api.world().name_suffix());
+        let name = format!("{}{}", &base[..cut], self.api.clock_and_ids().name_suffix());
         meta::set(value, "name", name.as_str());
         self.target.name = name;
     }
@@ -128,8 +128,8 @@ impl Call {
     }
 
     fn begin_life(&self, value: &mut Value) {
-        meta::set(value, "uid", self.api.world().uid());
-        meta::set(value, "creationTimestamp", self.api.world().now_text());
+        meta::set(value, "uid", self.api.clock_and_ids().uid());
+        meta::set(value, "creationTimestamp", self.api.clock_and_ids().now_text());
         if self.resource.has_generation() {
             meta::set(value, "generation", 1);
         }
@@ -161,7 +161,7 @@ impl Call {
             return Err(pod_admission::no_service_account(value, &key.place.name));
         }
         let account = account.unwrap_or_default();
-        pod_admission::admit_service_account(value, &self.api.world().name_suffix(), &account);
+        pod_admission::admit_service_account(value, &self.api.clock_and_ids().name_suffix(), &account);
         Ok(())
     }
 }

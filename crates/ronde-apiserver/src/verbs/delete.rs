@@ -5,19 +5,18 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    Call, Done, Outcome, Shown,
+    Call, Done, Shown, WriteOutcome,
     meta::{self, FOREGROUND, ORPHAN},
-    write::{TRIES_MAX, is_race},
+    write::TRIES_MAX,
 };
 use crate::{
     admission::Operation,
     api::CRDS,
+    clock_and_ids::rfc3339,
     crds,
     error::{ApiError, FieldError, Subject},
-    http::query::Query,
     kinds, namespaces,
     store::Object,
-    world::rfc3339,
 };
 
 /// How a delete is asked for.
@@ -39,19 +38,11 @@ pub enum Propagation {
 }
 
 impl DeleteOptions {
-    /// Reads the options from a body (`DeleteOptions`) or, without one, from the query.
+    /// Reads the options from an object of the kind `DeleteOptions`.
     ///
     /// # Errors
     /// If a value is not known, or two options contradict each other.
-    pub fn parse(body: Option<&Value>, query: &Query) -> Result<Self, ApiError> {
-        let from_query;
-        let source = match body {
-            Some(value) => value,
-            None => {
-                from_query = options_of(query)?;
-                &from_query
-            }
-        };
+    pub fn parse(source: &Value) -> Result<Self, ApiError> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let options = Self {
             grace_period_seconds: source["gracePeriodSeconds"].as_i64(),
@@ -62,22 +53,6 @@ impl DeleteOptions {
         };
         Ok(options)
     }
-}
-
-fn options_of(query: &Query) -> Result<Value, ApiError> {
-    let mut options = json!({});
-    for name in ["propagationPolicy", "dryRun"] {
-        if !query.get(name).is_empty() {
-            options[name] = query.get(name).into();
-        }
-    }
-    if let Some(seconds) = query.number("gracePeriodSeconds")? {
-        options["gracePeriodSeconds"] = seconds.into();
-    }
-    if !query.get("orphanDependents").is_empty() {
-        options["orphanDependents"] = query.flag("orphanDependents").into();
-    }
-    Ok(options)
 }
 
 fn invalid(errors: &[FieldError]) -> ApiError {
@@ -129,7 +104,7 @@ impl Call {
             let old = self.resource.show(&current);
             self.check_deletable(&old, options, &current)?;
             match self.delete_once(&old, &current, options).await {
-                Err(error) if is_race(&error) && tries < TRIES_MAX => {}
+                Err(error) if error.is_race() && tries < TRIES_MAX => {}
                 Err(error) => return Err(error),
                 Ok(outcome) => return Ok(Done { outcome, warnings }),
             }
@@ -142,7 +117,7 @@ impl Call {
         old: &Value,
         current: &Arc<Object>,
         options: &DeleteOptions,
-    ) -> Result<Outcome, ApiError> {
+    ) -> Result<WriteOutcome, ApiError> {
         let mut new = old.clone();
         self.set_deletion_finalizers(&mut new, options);
         let grace = self.grace(old, options);
@@ -153,15 +128,15 @@ impl Call {
         }
         self.mark_deleted(&mut new, old, grace);
         if new == *old {
-            return Ok(Outcome::Deleting(Shown::Stored(current.clone())));
+            return Ok(WriteOutcome::Deleting(Shown::Stored(current.clone())));
         }
-        Ok(Outcome::Deleting(self.store(new, Some(current)).await?))
+        Ok(WriteOutcome::Deleting(self.store(new, Some(current)).await?))
     }
 
     /// A pod that goes at once is shown with the time of its end.
     fn ended(&self, mut pod: Value) -> Value {
         if !meta::is_deleting(&pod) {
-            meta::set(&mut pod, "deletionTimestamp", self.api.world().now_text());
+            meta::set(&mut pod, "deletionTimestamp", self.api.clock_and_ids().now_text());
         }
         meta::set(&mut pod, "deletionGracePeriodSeconds", 0);
         pod
@@ -173,8 +148,8 @@ impl Call {
         if meta::is_deleting(old) && was.is_none_or(|was| was <= grace) {
             return;
         }
-        let end = self.api.world().now().saturating_add(jiff::SignedDuration::from_secs(grace));
-        meta::set(new, "deletionTimestamp", end.map_or_else(|_| self.api.world().now_text(), rfc3339));
+        let end = self.api.clock_and_ids().now().saturating_add(jiff::SignedDuration::from_secs(grace));
+        meta::set(new, "deletionTimestamp", end.map_or_else(|_| self.api.clock_and_ids().now_text(), rfc3339));
         if !self.resource.is_core("Namespace") {
             meta::set(new, "deletionGracePeriodSeconds", grace);
         }
@@ -187,7 +162,7 @@ impl Call {
         if *self.resource.collection == *CRDS
             && let Some(conditions) = new["status"]["conditions"].as_array_mut()
         {
-            conditions.push(crds::terminating(&self.api.world().now_text()));
+            conditions.push(crds::terminating(&self.api.clock_and_ids().now_text()));
         }
     }
 
@@ -268,16 +243,16 @@ impl Call {
     }
 
     /// The answer to a delete that is done: pods come back whole, of the rest only what they were called.
-    fn deleted(&self, old: &Value, shown: Shown) -> Outcome {
+    fn deleted(&self, old: &Value, shown: Shown) -> WriteOutcome {
         if self.resource.returns_deleted() {
-            return Outcome::Deleting(shown);
+            return WriteOutcome::Deleting(shown);
         }
         let info = &self.resource.info;
         let mut details = json!({"name": self.target.name, "kind": info.plural, "uid": meta::text(old, "uid")});
         if !info.group.is_empty() {
             details["group"] = info.group.as_str().into();
         }
-        Outcome::Deleted(json!({
+        WriteOutcome::Deleted(json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
         }))
     }

@@ -5,12 +5,13 @@ use std::{borrow::Cow, fmt, sync::Arc};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
+use super::options::ListOptions;
 use crate::{
     error::ApiError,
-    http::{query::ListOptions, target::Target},
     registry::Resource,
     selector::{FieldSelector, LabelSelector},
     store::Object,
+    target::Target,
 };
 
 /// The part of a collection that a client asked for.

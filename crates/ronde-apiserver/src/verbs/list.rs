@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::{
     filter::Filter,
+    options::{Continue, ListOptions, VersionRule},
     watch::{expired, wait_for},
 };
 use crate::{
     api::Api,
     error::ApiError,
-    http::query::{Continue, ListOptions, VersionRule},
     registry::Resource,
     store::{Object, Range, Revision, TooOld},
 };

@@ -49,7 +49,7 @@ pub fn remove(object: &mut Value, field: &str) {
 }
 
 /// Makes a field of `metadata` what it is in `from`, also if it is not there.
-pub fn take(object: &mut Value, from: &Value, field: &str) {
+pub fn keep_field(object: &mut Value, from: &Value, field: &str) {
     match from["metadata"].get(field) {
         Some(value) => set(object, field, value.clone()),
         None => remove(object, field),

@@ -1,8 +1,8 @@
 //! The verbs of the API, independent of HTTP: get, list, watch, create, update, patch, delete.
 //!
-//! Every write goes the same way: decode → conform to the schema → default → prepare → admit → validate → track field
-//! owners → commit. [`write`] has those steps; the other files say what comes in and what goes out. That the user may do
-//! what the request asks for has been checked before; [`escalation`] and [`pod_security`] are what only the object shows.
+//! Every write goes the same way. [`write`] has the steps and says their order; the other files say what comes in and
+//! what goes out. That the user may do what the request asks for has been checked before; [`escalation`] and
+//! [`pod_security`] are what only the object shows.
 
 pub mod allocate;
 pub mod body;
@@ -12,6 +12,7 @@ mod escalation;
 pub mod filter;
 pub mod list;
 pub mod meta;
+pub mod options;
 pub mod patch;
 mod pod_security;
 pub mod review;
@@ -26,14 +27,15 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use self::allocate::ServiceNetwork;
+use self::options::WriteOptions;
 use crate::{
     api::Api,
     auth::User,
     error::{ApiError, Subject},
-    http::{authorize::resource_of, no_such_resource, query::WriteOptions, target::Target},
     rbac::{Attributes, Requested},
     registry::Resource,
     store::{Key, Object},
+    target::Target,
 };
 
 /// One request for a resource: who asks for what.
@@ -48,13 +50,13 @@ pub struct Call {
 
 /// What a write leads to.
 pub struct Done {
-    pub outcome: Outcome,
+    pub outcome: WriteOutcome,
     /// Shown to the user by clients, as `Warning` headers.
     pub warnings: Vec<String>,
 }
 
 /// What the answer to a write shows.
-pub enum Outcome {
+pub enum WriteOutcome {
     Created(Shown),
     Updated(Shown),
     /// Deletion has begun but the object is still there (200, or 202 while dependents are waited for).
@@ -80,7 +82,7 @@ impl Call {
         place: (&str, &str),
         subresource: &str,
     ) -> Result<Self, ApiError> {
-        let resource = api.registry().find_kind(api_version, kind).cloned().ok_or_else(no_such_resource)?;
+        let resource = api.registry().find_kind(api_version, kind).cloned().ok_or_else(ApiError::no_such_resource)?;
         Ok(Self::on(api, resource, place, subresource))
     }
 
@@ -110,7 +112,7 @@ impl Call {
     /// # Errors
     /// If the user may not do that to the object. What the request itself asks for has been checked before.
     pub fn authorize(&self, verb: &str) -> Result<(), ApiError> {
-        let requested = Requested::Resource(resource_of(&self.target));
+        let requested = Requested::Resource(self.target.attributes());
         self.api.authorize(&self.user, &Attributes { verb, requested })
     }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     decode::media_type,
-    error::{ApiError, FieldError, Subject},
+    error::{ApiError, Cause, FieldError, Subject},
     patch::{self, Parsed, Patch},
 };
 
@@ -39,18 +39,18 @@ impl Call {
     fn patched(&self, patch: &Patch, old: &Value, problems: &[String]) -> Result<Next, ApiError> {
         let mut value = patch::apply_patch(patch, old, self.resource.schema())?;
         let result = value.clone();
-        self.check_type(&value).map_err(|error| self.invalid_patch(patch, &result, error))?;
+        self.check_type(&value).map_err(|error| Self::invalid_patch(patch, &result, error))?;
         let warnings =
-            self.conform(&mut value, problems.to_vec()).map_err(|error| self.invalid_patch(patch, &result, error))?;
+            self.conform(&mut value, problems.to_vec()).map_err(|error| Self::invalid_patch(patch, &result, error))?;
         self.check_named(&value)?;
         Ok(Next { value, warnings, origin: Origin::Client })
     }
 
     /// A patch whose result is not an object of the kind is an invalid patch.
-    fn invalid_patch(&self, patch: &Patch, result: &Value, error: ApiError) -> ApiError {
-        match error.message.split_once(&format!(" cannot be handled as a {}: ", self.resource.info.kind)) {
-            Some((_, why)) => patch.invalid_result(result, why),
-            None => error,
+    fn invalid_patch(patch: &Patch, result: &Value, error: ApiError) -> ApiError {
+        match &error.cause {
+            Some(Cause::NotOfKind(why)) => patch.invalid_result(result, why),
+            _ => error,
         }
     }
 

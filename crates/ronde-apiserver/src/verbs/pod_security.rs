@@ -51,7 +51,7 @@ impl Call {
     fn hold_to_levels(&self, pods: &[Cow<'_, Value>], is_pod: bool) -> Result<Vec<String>, ApiError> {
         let key = Key::new(&"namespaces".into(), "", &self.target.namespace);
         let labels = self.api.store().get(&key).map(|found| Labels::read(&found.meta.labels)).unwrap_or_default();
-        let complaint = |standard: &Standard| standard.complaint(pods.iter().map(|pod| Pod::of(pod)));
+        let complaint = |standard: &Standard| standard.complaint(pods.iter().map(|pod| Pod::of_object(pod)));
         let implied = labels.enforce.is_none() && !self.user.is_admin();
         let enforced = if implied { Some(Standard::latest(Level::Baseline)) } else { labels.enforce };
         // Templates are enforced only where their pods would not be.

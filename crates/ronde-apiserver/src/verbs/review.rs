@@ -2,14 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::body::decode_as;
 use crate::{
     api::Api,
     auth::{ISSUER, User},
     discovery::ResourceInfo,
     error::{ApiError, FieldError, Subject},
-    http::{Asked, target::Target},
     rbac::{Attributes, Requested, ResourceAttributes},
+    target::Target,
 };
 
 /// A kind of question.
@@ -24,7 +23,7 @@ pub enum Review {
 }
 
 /// (group, plural, kind, namespaced, review).
-const TABLE: [(&str, &str, &str, bool, Review); 6] = [
+static TABLE: [(&str, &str, &str, bool, Review); 6] = [
     ("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview", false, Review::SelfSubject),
     ("authentication.k8s.io", "tokenreviews", "TokenReview", false, Review::Token),
     ("authorization.k8s.io", "localsubjectaccessreviews", "LocalSubjectAccessReview", true, Review::LocalAccess),
@@ -32,6 +31,17 @@ const TABLE: [(&str, &str, &str, bool, Review); 6] = [
     ("authorization.k8s.io", "selfsubjectrulesreviews", "SelfSubjectRulesReview", false, Review::SelfRules),
     ("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", false, Review::Access),
 ];
+
+impl Review {
+    fn row(self) -> &'static (&'static str, &'static str, &'static str, bool, Self) {
+        TABLE.iter().find(|row| row.4 == self).expect("every review is in the table")
+    }
+
+    /// The kind of the object that asks this.
+    pub fn kind(self) -> &'static str {
+        self.row().2
+    }
+}
 
 pub fn has_group(group: &str) -> bool {
     TABLE.iter().any(|row| row.0 == group)
@@ -64,13 +74,11 @@ pub fn infos() -> Vec<ResourceInfo> {
 /// Answers a review.
 ///
 /// # Errors
-/// If the body cannot be read, or asks nothing.
-pub fn answer(api: &Api, review: Review, target: &Target, asked: &Asked) -> Result<Value, ApiError> {
-    let user = &asked.user;
-    let (group, _, kind, _, _) = TABLE.iter().find(|row| row.4 == review).expect("every review is in the table");
-    let mut value = decode_as(asked.content_type(), &asked.body, kind)?.value;
+/// If it asks nothing.
+pub fn answer(api: &Api, review: Review, target: &Target, user: &User, mut value: Value) -> Result<Value, ApiError> {
+    let (group, kind) = (review.row().0, review.row().2);
     value["apiVersion"] = format!("{group}/v1").into();
-    value["kind"] = (*kind).into();
+    value["kind"] = kind.into();
     if !value["metadata"].is_object() {
         value["metadata"] = json!({});
     }
@@ -78,7 +86,7 @@ pub fn answer(api: &Api, review: Review, target: &Target, asked: &Asked) -> Resu
         .map_err(|fault| ApiError::invalid(Subject { group, what: "", name: "" }, &[fault]))?;
     value["status"] = match review {
         Review::SelfSubject => {
-            value["metadata"]["creationTimestamp"] = api.world().now_text().into();
+            value["metadata"]["creationTimestamp"] = api.clock_and_ids().now_text().into();
             json!({"userInfo": user.info()})
         }
         Review::Token => token_status(api, &value["spec"]),

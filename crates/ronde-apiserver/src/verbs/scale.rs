@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{
-    Call, Outcome, Shown,
+    Call, Shown, WriteOutcome,
     body::decode_as,
     meta,
     update::{Next, Origin},
@@ -38,8 +38,8 @@ impl Call {
         };
         let done = self.change(|old| self.rescaled(old, patch.as_ref(), whole.as_ref())).await?;
         let value = match done.outcome {
-            Outcome::Updated(Shown::Stored(object)) => self.resource.show(&object),
-            Outcome::Updated(Shown::Value(value)) => value,
+            WriteOutcome::Updated(Shown::Stored(object)) => self.resource.show(&object),
+            WriteOutcome::Updated(Shown::Value(value)) => value,
             _ => Value::Null,
         };
         Ok(self.scale_of(&value))
@@ -51,7 +51,7 @@ impl Call {
         if let Some(owners) = apply::to_scale(old, &paths.replicas.join(".")) {
             meta::set(&mut current, "managedFields", owners);
         }
-        let now = self.api.world().now_text();
+        let now = self.api.clock_and_ids().now_text();
         let target = scale_target()?;
         let wanted = match (patch, whole) {
             (Some(Patch::Apply(applied)), _) => apply::apply(&target, &self.writer(&now), Some(&current), applied)?,

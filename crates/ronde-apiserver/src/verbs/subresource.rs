@@ -3,22 +3,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::StatusCode;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::{Call, Outcome, Shown, body::decode_as, delete::DeleteOptions, meta, update::Next};
+use super::{Call, Shown, WriteOutcome, body::decode_as, delete::DeleteOptions, meta, update::Next};
 use crate::{
     auth::{Account, Claims, ISSUER},
+    clock_and_ids::rfc3339,
     error::{ApiError, FieldError, Subject},
-    http::{no_such_resource, query::Query},
     kinds::{
         self,
         eviction::{self, Eviction},
     },
-    nodes::{NodeDoor, PodAsk, What},
+    nodes::{NodeApi, PodRequest, What},
     store::{Key, Range},
-    world::rfc3339,
 };
 
 /// What a client asks for when it asks for nothing.
@@ -28,7 +26,7 @@ const TOKEN_SECONDS_MIN: i64 = 600;
 const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 
 /// A question, and whom to ask.
-type Addressed = (Arc<dyn NodeDoor>, PodAsk);
+type Addressed = (Arc<dyn NodeApi>, PodRequest);
 
 /// A drain evicts everything on a node at once, and each eviction makes the budget be counted anew.
 const SPEND_TRIES_MAX: u32 = 100;
@@ -38,20 +36,20 @@ impl Call {
     ///
     /// # Errors
     /// If the object does not exist, or the action is refused.
-    pub async fn subresource(&mut self, content_type: &str, body: &Bytes) -> Result<(StatusCode, Value), ApiError> {
+    pub async fn subresource(&mut self, content_type: &str, body: &Bytes) -> Result<WriteOutcome, ApiError> {
         let decode = |kind: &str| decode_as(content_type, body, kind).map(|body| body.value);
         match self.target.subresource.as_str() {
             "binding" => self.bind(&decode("Binding")?).await,
             "eviction" => self.evict(&decode("Eviction")?).await,
             "token" => self.token(decode("TokenRequest")?),
             "finalize" => self.finalize(&decode("Namespace")?).await,
-            _ => Err(no_such_resource()),
+            _ => Err(ApiError::no_such_resource()),
         }
     }
 
-    async fn bind(&self, binding: &Value) -> Result<(StatusCode, Value), ApiError> {
+    async fn bind(&self, binding: &Value) -> Result<WriteOutcome, ApiError> {
         self.check_same_name(binding, "Binding")?;
-        let now = self.api.world().now_text();
+        let now = self.api.clock_and_ids().now_text();
         let wanted = meta::text(binding, "uid");
         self.change(|old| {
             let mut value = old.clone();
@@ -65,10 +63,10 @@ impl Call {
         Ok(success())
     }
 
-    async fn evict(&mut self, request: &Value) -> Result<(StatusCode, Value), ApiError> {
+    async fn evict(&mut self, request: &Value) -> Result<WriteOutcome, ApiError> {
         self.check_same_name(request, "Eviction")?;
         let pod = self.resource.show(&*self.find()?);
-        let mut options = DeleteOptions::parse(request.get("deleteOptions"), &Query::default())?;
+        let mut options = DeleteOptions::parse(&request["deleteOptions"])?;
         options.dry_run |= self.options.dry_run;
         let only_this_version = self.spend_for(&pod, options.dry_run).await?;
         if only_this_version {
@@ -76,7 +74,7 @@ impl Call {
         }
         self.target.subresource.clear();
         if !only_this_version && !meta::is_deleting(&pod) && !options.dry_run {
-            let now = self.api.world().now_text();
+            let now = self.api.clock_and_ids().now_text();
             self.change(|old| {
                 let mut value = old.clone();
                 eviction::mark_evicted(&mut value, &now);
@@ -91,7 +89,7 @@ impl Call {
     /// Takes an eviction off the pod's budget; asks again when others spend or count at the same time.
     async fn spend_for(&self, pod: &Value, dry_run: bool) -> Result<bool, ApiError> {
         for tries in 1.. {
-            let now = self.api.world().now();
+            let now = self.api.clock_and_ids().now();
             let Eviction { budget, only_this_version } = eviction::evict(pod, &self.budgets(), now)?;
             let Some(budget) = budget else { return Ok(only_this_version) };
             match self.spend(budget, dry_run).await {
@@ -127,7 +125,7 @@ impl Call {
         Ok(())
     }
 
-    fn token(&self, mut request: Value) -> Result<(StatusCode, Value), ApiError> {
+    fn token(&self, mut request: Value) -> Result<WriteOutcome, ApiError> {
         let stored = self.find()?.value();
         let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(TOKEN_SECONDS_DEFAULT);
         check_token_seconds(seconds)?;
@@ -138,9 +136,9 @@ impl Call {
         }
         let uid = meta::text(&stored, "uid").to_owned();
         let account = Account { namespace: self.target.namespace.clone(), name: self.target.name.clone(), uid };
-        let issued = self.api.world().now();
+        let issued = self.api.clock_and_ids().now();
         let expires = issued.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(issued);
-        let id = self.api.world().uid();
+        let id = self.api.clock_and_ids().uid();
         let claims = Claims { account: &account, audiences: &audiences, issued, expires, id };
         let token = self.api.keys().sign(&claims).map_err(ApiError::internal)?;
         request["apiVersion"] = "authentication.k8s.io/v1".into();
@@ -154,11 +152,11 @@ impl Call {
             request["spec"]["boundObjectRef"] = Value::Null;
         }
         request["status"] = json!({"token": token, "expirationTimestamp": rfc3339(expires)});
-        Ok((StatusCode::CREATED, request))
+        Ok(WriteOutcome::Created(Shown::Value(request)))
     }
 
     /// Takes the finalizers of a namespace from the request, and nothing else.
-    async fn finalize(&self, wanted: &Value) -> Result<(StatusCode, Value), ApiError> {
+    async fn finalize(&self, wanted: &Value) -> Result<WriteOutcome, ApiError> {
         let version = meta::text(wanted, "resourceVersion");
         let done = self
             .change(|old| {
@@ -172,24 +170,15 @@ impl Call {
                 Ok(Next::own(value))
             })
             .await?;
-        let value = match done.outcome {
-            Outcome::Updated(Shown::Stored(object)) => self.resource.show(&object),
-            Outcome::Updated(Shown::Value(value)) => value,
-            _ => Value::Null,
-        };
-        Ok((StatusCode::OK, value))
+        Ok(done.outcome)
     }
 
     /// Returns what to ask the node of a pod, and whom; none if there is nothing to answer yet.
     ///
     /// # Errors
-    /// If the pod, its node or the container does not exist, or a parameter is wrong.
-    pub fn for_node(&self, query: &Query) -> Result<Option<Addressed>, ApiError> {
-        let is_log = self.target.subresource == "log";
-        if !is_log && !query.get("dryRun").is_empty() {
-            return Err(ApiError::bad_request("dryRun is not supported"));
-        }
-        let mut what = What::parse(&self.target, query, self.api.world().now())?;
+    /// If the pod, its node or the container does not exist.
+    pub fn for_node(&self, mut what: What) -> Result<Option<Addressed>, ApiError> {
+        let is_log = matches!(what, What::Log { .. });
         let pod = self.resource.show(&*self.find()?);
         what.choose_container(&pod)?;
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
@@ -199,14 +188,14 @@ impl Call {
         if node.is_empty() {
             return Err(ApiError::bad_request(format!("pod {} does not have a host assigned", self.target.name)));
         }
-        let Some(door) = self.api.nodes() else {
+        let Some(node_api) = self.api.nodes() else {
             let why = format!("no node named `{node}` is connected to this server");
             return Err(ApiError::new(503, "ServiceUnavailable", why));
         };
         if self.api.store().get(&Key::new(&"nodes".into(), "", node)).is_none() {
             return Err(ApiError::not_found(Subject { group: "", what: "nodes", name: node }));
         }
-        Ok(Some((door, PodAsk { pod, what, user: self.user.name.clone() })))
+        Ok(Some((node_api, PodRequest { pod, what, user: self.user.name.clone() })))
     }
 }
 
@@ -225,7 +214,7 @@ fn check_token_seconds(seconds: i64) -> Result<(), ApiError> {
     Err(ApiError::invalid(Subject { group: "authentication.k8s.io", what: "TokenRequest", name: "" }, &errors))
 }
 
-fn success() -> (StatusCode, Value) {
+fn success() -> WriteOutcome {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    (StatusCode::CREATED, status)
+    WriteOutcome::Created(Shown::Value(status))
 }

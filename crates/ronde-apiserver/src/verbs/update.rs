@@ -7,10 +7,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    Call, Done, Outcome, Shown,
+    Call, Done, Shown, WriteOutcome,
     body::Body,
     meta,
-    write::{MODIFIED, TRIES_MAX, is_race},
+    write::{MODIFIED, TRIES_MAX},
 };
 use crate::{
     error::{ApiError, FieldError},
@@ -94,9 +94,9 @@ impl Call {
             apply::keep_times_if_unchanged(&old, &mut value);
             match self.finish(value, &old, &current).await {
                 // Who named a version hears of the conflict in the next round.
-                Err(error) if is_race(&error) && tries < TRIES_MAX => {}
+                Err(error) if error.is_race() && tries < TRIES_MAX => {}
                 Err(error) => return Err(error),
-                Ok(shown) => return Ok(Done { outcome: Outcome::Updated(shown), warnings }),
+                Ok(shown) => return Ok(Done { outcome: WriteOutcome::Updated(shown), warnings }),
             }
         }
         unreachable!("the loop ends with an answer")
@@ -108,19 +108,19 @@ impl Call {
         for field in KEPT {
             // A uid that the client names is for validation to compare.
             if field != "uid" || meta::text(value, field).is_empty() {
-                meta::take(value, old, field);
+                meta::keep_field(value, old, field);
             }
         }
         if value["metadata"]["deletionGracePeriodSeconds"].is_null() {
-            meta::take(value, old, "deletionGracePeriodSeconds");
+            meta::keep_field(value, old, "deletionGracePeriodSeconds");
         }
         if meta::text(value, "resourceVersion").is_empty() && self.allows_unconditional() {
-            meta::take(value, old, "resourceVersion");
+            meta::keep_field(value, old, "resourceVersion");
         }
         // Before the generation is settled: what defaults bring back to what it was is no change.
         self.admit(value, Some(old));
         match self.target.subresource.as_str() {
-            "status" => self.resource.prepare_status(value, old, &self.api.world().now_text()),
+            "status" => self.resource.prepare_status(value, old, &self.api.clock_and_ids().now_text()),
             _ => self.resource.prepare_update(value, old),
         }
         if self.target.subresource != "status" && self.resource.bumps_generation(value, old) {
@@ -162,7 +162,11 @@ impl Call {
         match version.parse::<Revision>() {
             Ok(version) if version == current.revision => Ok(()),
             Ok(_) => Err(ApiError::conflict(self.subject(), MODIFIED)),
-            Err(_) => Err(ApiError::new(500, "", format!("strconv.ParseUint: parsing {version:?}: invalid syntax"))),
+            Err(_) => Err(ApiError::new(
+                500,
+                "",
+                format!("metadata.resourceVersion: Invalid value: {version:?}: must be a number"),
+            )),
         }
     }
 
@@ -181,10 +185,8 @@ impl Call {
 
     /// The answer to a write that is meant for an object with another uid.
     pub fn another_object(&self, wanted: &str, uid: &str) -> ApiError {
-        let key = format!("/registry/{}/{}/{}", self.resource.info.plural, self.target.namespace, self.target.name);
         let why = format!(
-            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
-             failed: UID in precondition: {wanted}, UID in object meta: {uid}"
+            "the UID in the request ({wanted}) is not that of the object ({uid}), which may have been recreated"
         );
         ApiError::conflict(self.subject(), why)
     }

@@ -14,14 +14,13 @@ use tokio::{
 };
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::filter::Filter;
+use super::{
+    filter::Filter,
+    options::{ListOptions, VersionRule},
+};
 use crate::{
     api::Api,
     error::ApiError,
-    http::{
-        query::{ListOptions, VersionRule},
-        reply::Encoder,
-    },
     registry::Resource,
     store::{Event, EventKind, Events, Object, Range, Revision, TooOld},
 };
@@ -39,12 +38,22 @@ const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How long a watch from a future version waits for it.
 const FUTURE_MAX: Duration = Duration::from_secs(3);
 
+/// Writes what a watch sees, in the form that its client asked for.
+pub trait EventEncoder {
+    /// Appends one event.
+    fn event(&mut self, kind: &str, resource: &Resource, object: &Object, out: &mut Vec<u8>);
+    /// Returns one event; watchers that get the same share the bytes.
+    fn line(&mut self, kind: &str, resource: &Resource, event: &Event) -> Bytes;
+    /// Appends a bookmark: an object of the kind with nothing but a version.
+    fn bookmark(&mut self, resource: &Resource, object: Value, out: &mut Vec<u8>);
+}
+
 /// An open watch.
-struct Watcher {
+struct Watcher<E> {
     api: Api,
     resource: Arc<Resource>,
     filter: Filter,
-    encoder: Encoder,
+    encoder: E,
     /// Everything up to here has been sent.
     seen: Revision,
     /// Whether the log may hold something that has not been sent.
@@ -68,13 +77,13 @@ struct Watcher {
 ///
 /// # Errors
 /// If the version asked for is too old or does not come in time.
-pub async fn watch(
+pub async fn watch<E: EventEncoder + Send>(
     api: Api,
     resource: Arc<Resource>,
     filter: Filter,
     options: &ListOptions,
-    encoder: Encoder,
-) -> Result<impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send + use<>, ApiError> {
+    encoder: E,
+) -> Result<impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send + use<E>, ApiError> {
     let changed = api.store().changes(&resource.collection);
     let now = Instant::now();
     let ends = now + options.timeout_seconds.map_or(DURATION_DEFAULT, Duration::from_secs).min(DURATION_MAX);
@@ -103,7 +112,7 @@ pub async fn watch(
     }))
 }
 
-impl Watcher {
+impl<E: EventEncoder> Watcher<E> {
     async fn start(&mut self, options: &ListOptions) -> Result<(), ApiError> {
         if let VersionRule::NotOlderThan(revision) | VersionRule::Exact(revision) = options.version {
             wait_for(&self.api, revision).await?;
@@ -195,7 +204,7 @@ impl Watcher {
         let batch = self.api.store().events(&self.resource.collection, self.seen, CHUNK_EVENTS)?;
         let mut chunk = Vec::new();
         for event in &batch.events {
-            match Sight::of(event, &self.filter) {
+            match Sight::of_event(event, &self.filter) {
                 None => {}
                 // The usual case, and one line for all who watch.
                 Some(Sight::Whole(kind)) if batch.events.len() == 1 => {
@@ -261,7 +270,7 @@ enum Sight {
 }
 
 impl Sight {
-    fn of(event: &Event, filter: &Filter) -> Option<Self> {
+    fn of_event(event: &Event, filter: &Filter) -> Option<Self> {
         let before = event.before.as_ref().filter(|object| filter.matches(object));
         let after = event.kind != EventKind::Deleted && filter.matches(&event.object);
         match (before, after) {

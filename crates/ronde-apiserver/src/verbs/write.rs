@@ -1,13 +1,24 @@
 //! The steps that all writes share, from a decoded object to one that is stored.
+//!
+//! Their order, for a create (`create.rs`), an update and a patch (`update.rs`) alike:
+//! 1. decode the body ([`super::body`]); a patch is applied to the stored object instead
+//! 2. conform to the schema and set defaults: [`Call::conform`]
+//! 3. note who owns which fields ([`Call::track`]; an apply has done so in [`Call::apply_to`]): before the server
+//!    itself sets anything, for nobody comes to own that
+//! 4. set what is the server's of the metadata: uid, times, what cannot change
+//! 5. admit: let the rules of kinds that the server does not know set their defaults ([`Call::admit`])
+//! 6. prepare, by the rules of the kind: clear what this request may not set, count the generation
+//! 7. admit pods as the real server does, and choose addresses of services
+//! 8. validate ([`Call::validate`]), all faults at once; then rights and pod security
+//! 9. store, if nobody else has in between ([`Call::store`])
 
 use serde_json::Value;
 
 use super::{Call, Shown, meta};
 use crate::{
     admission::{self, Operation, Review, Stored},
-    decode,
-    error::{ApiError, FieldError},
-    http::query::FieldValidation,
+    decode::{self, FieldValidation},
+    error::{ApiError, Cause, FieldError},
     kinds,
     patch::apply::{self, Writer},
     store::{Change, CommitError, Draft, Expect, Object},
@@ -42,8 +53,7 @@ impl Call {
     /// The body cannot be read as an object of this kind.
     pub fn undecodable(&self, why: &str) -> ApiError {
         let info = &self.resource.info;
-        let (kind, version) = (&info.kind, &info.version);
-        ApiError::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
+        ApiError::not_of_kind(&info.kind, &info.version, &info.kind, why)
     }
 
     /// Lets the rules of kinds that the server does not know set their defaults.
@@ -89,7 +99,7 @@ impl Call {
 
     /// Records who owns the fields that this write changes.
     pub fn track(&self, old: Option<&Value>, new: &mut Value) {
-        let (api_version, now) = (self.resource.info.api_version(), self.api.world().now_text());
+        let (api_version, now) = (self.resource.info.api_version(), self.api.clock_and_ids().now_text());
         let target = self.resource.apply_target(&api_version, &self.target.subresource);
         apply::track_update(&target, &self.writer(&now), old, new);
     }
@@ -99,7 +109,7 @@ impl Call {
     /// # Errors
     /// If others own what would change, or the configuration makes no sense.
     pub fn apply_to(&self, live: Option<&Value>, applied: &Value) -> Result<Value, ApiError> {
-        let (api_version, now) = (self.resource.info.api_version(), self.api.world().now_text());
+        let (api_version, now) = (self.resource.info.api_version(), self.api.clock_and_ids().now_text());
         let target = self.resource.apply_target(&api_version, &self.target.subresource);
         apply::apply(&target, &self.writer(&now), live, applied)
     }
@@ -158,7 +168,9 @@ impl Call {
         match error {
             CommitError::Exists => self.taken(),
             CommitError::Missing => ApiError::not_found(self.subject()),
-            CommitError::Changed => ApiError::conflict(self.subject(), MODIFIED),
+            CommitError::Changed => {
+                ApiError { cause: Some(Cause::Race), ..ApiError::conflict(self.subject(), MODIFIED) }
+            }
             CommitError::Full => ApiError::new(507, "InsufficientStorage", FULL),
             CommitError::Disk(source) => ApiError::internal(format!("cannot write to the store: {source}")),
             CommitError::Closing => {
@@ -183,8 +195,3 @@ const FULL: &str = "the disk is full: existing objects can be changed and delete
 /// The answer to a write on an outdated object.
 pub const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
-
-/// Whether an error says that another write came first, so that the same request may be tried on the newer object.
-pub fn is_race(error: &ApiError) -> bool {
-    error.reason == "Conflict" && error.message.ends_with(MODIFIED)
-}

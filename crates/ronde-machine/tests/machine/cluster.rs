@@ -25,7 +25,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use parking_lot::Mutex;
-use ronde_apiserver::{Apiserver, world::World};
+use ronde_apiserver::{Apiserver, clock_and_ids::ClockAndIds};
 use ronde_control::{elastic::pod::AgentSettings, operator, scheduling::Scheduler, ssh_keys::KeySource};
 use ronde_machine::volumeclaims::VolumeClaims;
 use ronde_runtime::{
@@ -95,7 +95,7 @@ impl Cluster {
             (counter.fetch_add(1, Ordering::Relaxed) as u128 + 1)
                 .wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
         };
-        let server = Apiserver::in_memory(World::new(now, random)).await?;
+        let server = Apiserver::in_memory(ClockAndIds::new(now, random)).await?;
         let client = Client::new(server.router(), "default");
         let (removed, requests, cuts) = (Arc::default(), Arc::default(), broadcast::Sender::new(16));
         Ok(Self { client, clock: Clock::new(now), removed, requests, cuts, server })

@@ -15,7 +15,7 @@ use http_body_util::{BodyStream, StreamBody};
 use jiff::Timestamp;
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
-use ronde_apiserver::{Apiserver, admission::Admission, world::World};
+use ronde_apiserver::{Apiserver, admission::Admission, clock_and_ids::ClockAndIds};
 use ronde_control::{
     batch,
     elastic::pod::AgentSettings,
@@ -149,7 +149,7 @@ async fn serve(admission: Vec<Arc<dyn Admission>>) -> anyhow::Result<(Apiserver,
     let random = move || {
         (counter.fetch_add(1, Ordering::Relaxed) as u128 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
     };
-    let server = Apiserver::in_memory_with(World::new(now, random), admission).await?;
+    let server = Apiserver::in_memory_with(ClockAndIds::new(now, random), admission).await?;
     Ok((server, Clock::new(now)))
 }
 

@@ -81,7 +81,7 @@ impl Watch {
         // 1. How much room there is.
         match look(&node.folder) {
             Ok(room) => self.take_room(node, ctx, room, now),
-            Err(error) => tracing::warn!(%error, "the disk cannot be looked at"),
+            Err(error) => tracing::warn!(%error, "cannot check the disk"),
         }
         // 2. What pods use; whoever uses more than it may goes.
         let pods = running(node, ctx);
@@ -109,15 +109,15 @@ impl Watch {
         match (before.shortage, self.pressure.shortage) {
             (None, Some(shortage)) => {
                 let (resource, free) = (shortage.resource, shortage.shown(shortage.free));
-                tracing::warn!(%resource, free, "the disk is nearly full: no pod is placed, and the one that uses most is evicted");
-                tell(node, ctx, |node| {
+                tracing::warn!(%resource, free, "the disk is nearly full: not accepting pods, evicting the one that uses most");
+                for_each_node(node, ctx, |node| {
                     ctx.events.warning(node, "EvictionThresholdMet", format!("Attempting to reclaim {resource}"));
                     ctx.events.normal(node, "NodeHasDiskPressure", status_is(node, "NodeHasDiskPressure"));
                 });
             }
             (Some(_), None) => {
                 tracing::info!("the disk has room again");
-                tell(node, ctx, |node| {
+                for_each_node(node, ctx, |node| {
                     ctx.events.normal(node, "NodeHasNoDiskPressure", status_is(node, "NodeHasNoDiskPressure"));
                 });
             }
@@ -185,9 +185,9 @@ fn running(node: &Node, ctx: &Ctx) -> BTreeMap<String, Arc<Pod>> {
     pods.filter(|(uid, pod)| !is_finished(pod) && on_disk.contains(uid)).collect()
 }
 
-fn tell(node: &Node, ctx: &Ctx, say: impl Fn(&NodeObject)) {
+fn for_each_node(node: &Node, ctx: &Ctx, act: impl Fn(&NodeObject)) {
     let nodes = node.names.iter().filter_map(|name| ctx.caches.get::<NodeObject>(&Key::new("", name.clone())));
-    nodes.for_each(|node| say(&node));
+    nodes.for_each(|node| act(&node));
 }
 
 fn status_is(node: &NodeObject, status: &str) -> String {

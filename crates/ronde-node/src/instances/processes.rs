@@ -93,7 +93,7 @@ impl Boot {
         let text = fs::read_to_string("/proc/stat")?;
         let seconds = text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok());
         let boot = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
-        boot.map(Self).ok_or_else(|| io::Error::other("/proc/stat does not say when the machine was started"))
+        boot.map(Self).ok_or_else(|| io::Error::other("/proc/stat has no boot time"))
     }
 
     /// When a process was started.

@@ -11,13 +11,13 @@ use k8s_openapi::{
 
 use super::{
     backoff,
-    plan::Plan,
+    plan::PodPlan,
     seen::{ContainerSeen, Exit, HookState, RunState},
     view::{ID_PREFIX, Restart, Role, Unit, View},
 };
 
 /// Returns the statuses of the given containers, in their order.
-pub(super) fn build(view: &View<'_>, units: &[Unit<'_>], plan: &Plan) -> Vec<ContainerStatus> {
+pub(super) fn build(view: &View<'_>, units: &[Unit<'_>], plan: &PodPlan) -> Vec<ContainerStatus> {
     units.iter().map(|unit| status_of(view, unit, plan)).collect()
 }
 
@@ -26,7 +26,7 @@ pub(super) fn time(at: Timestamp) -> Time {
     Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
 }
 
-fn status_of(view: &View<'_>, unit: &Unit<'_>, plan: &Plan) -> ContainerStatus {
+fn status_of(view: &View<'_>, unit: &Unit<'_>, plan: &PodPlan) -> ContainerStatus {
     let base = ContainerStatus {
         name: unit.spec.name.clone(),
         image: unit.spec.image.clone().unwrap_or_default(),
@@ -38,7 +38,7 @@ fn status_of(view: &View<'_>, unit: &Unit<'_>, plan: &Plan) -> ContainerStatus {
         let waiting = Some(waiting(initial_reason(view), None));
         return ContainerStatus { state: waiting, last_state: Some(ContainerState::default()), ..base };
     };
-    let shown = Shown::of(view, unit, seen, plan);
+    let shown = Shown::for_unit(view, unit, seen, plan);
     let has_run = !shown.container_id.is_empty();
     let resources = unit.spec.resources.clone().unwrap_or_default();
     ContainerStatus {
@@ -63,7 +63,7 @@ struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    fn of(view: &View<'_>, unit: &Unit<'_>, seen: &'a ContainerSeen, plan: &Plan) -> Self {
+    fn for_unit(view: &View<'_>, unit: &Unit<'_>, seen: &'a ContainerSeen, plan: &PodPlan) -> Self {
         let previous = seen.previous.as_ref();
         match &seen.state {
             RunState::Blocked { reason, message, .. } => Self {

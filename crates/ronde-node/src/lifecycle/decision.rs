@@ -10,7 +10,7 @@ pub struct Decision {
     pub actions: Vec<Action>,
     /// The next moment at which the decision differs by time alone.
     pub wake_at: Option<Timestamp>,
-    pub events: Vec<Notice>,
+    pub events: Vec<PodEvent>,
 }
 
 /// One step towards what the pod wants.
@@ -46,7 +46,7 @@ pub enum StopReason {
 
 /// An event of the pod, worded as users know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
+pub struct PodEvent {
     pub severity: Severity,
     pub reason: String,
     pub message: String,

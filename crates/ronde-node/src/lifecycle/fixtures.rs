@@ -8,7 +8,9 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use super::{Action, Ailment, Cause, ContainerSeen, Decision, Exit, HookState, Run, RunState, Sandbox, Seen, decide};
+use super::{
+    Action, Ailment, Cause, ContainerSeen, Decision, Exit, HookState, PodSeen, Run, RunState, Sandbox, decide,
+};
 
 /// A pod and the machine around it; times are seconds since the pod was seen first.
 #[derive(Debug, Clone)]
@@ -244,7 +246,7 @@ impl World {
     }
 
     pub fn decide(&self) -> Decision {
-        decide(&Seen {
+        decide(&PodSeen {
             pod: &self.pod,
             now: self.now,
             host_ip: IpAddr::from([192, 168, 0, 1]),

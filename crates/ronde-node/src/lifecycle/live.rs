@@ -4,15 +4,15 @@ use k8s_openapi::api::core::v1::Probe;
 
 use super::{
     backoff::sandbox_due,
-    course::{Course, restart_kill_at},
     decision::{Action, Severity, StopReason},
-    plan::Plan,
+    ending::{Ending, restart_kill_at},
+    plan::PodPlan,
     seen::{Ailment, HookState, Sandbox},
     view::{Role, Unit, View},
 };
 
-pub(super) fn plan(view: &View<'_>, course: &Course, plan: &mut Plan) {
-    if let Some(until) = course.active_until {
+pub(super) fn plan(view: &View<'_>, ending: &Ending, plan: &mut PodPlan) {
+    if let Some(until) = ending.active_until {
         plan.wake(until);
     }
     match view.sandbox {
@@ -22,7 +22,7 @@ pub(super) fn plan(view: &View<'_>, course: &Course, plan: &mut Plan) {
     }
 }
 
-fn containers(view: &View<'_>, plan: &mut Plan) {
+fn containers(view: &View<'_>, plan: &mut PodPlan) {
     for unit in &view.init {
         let is_done = match unit.role {
             Role::Sidecar => sidecar(view, unit, plan),
@@ -42,7 +42,7 @@ fn containers(view: &View<'_>, plan: &mut Plan) {
 }
 
 /// Takes an init container a step on; returns whether it has succeeded in this sandbox.
-fn init(view: &View<'_>, unit: &Unit<'_>, plan: &mut Plan) -> bool {
+fn init(view: &View<'_>, unit: &Unit<'_>, plan: &mut PodPlan) -> bool {
     let is_current = unit.seen.as_deref().is_some_and(|seen| seen.current);
     if is_current && unit.exit().is_some_and(|exit| exit.code == 0) {
         return true;
@@ -54,7 +54,7 @@ fn init(view: &View<'_>, unit: &Unit<'_>, plan: &mut Plan) -> bool {
 }
 
 /// Keeps a sidecar running; returns whether the next container may start.
-fn sidecar(view: &View<'_>, unit: &Unit<'_>, plan: &mut Plan) -> bool {
+fn sidecar(view: &View<'_>, unit: &Unit<'_>, plan: &mut PodPlan) -> bool {
     if unit.running().is_none() {
         plan.start(view, unit);
         return false;
@@ -64,12 +64,12 @@ fn sidecar(view: &View<'_>, unit: &Unit<'_>, plan: &mut Plan) -> bool {
 }
 
 /// Stops a running container whose probe or hook has failed; its exit then leads to the restart.
-fn heal(view: &View<'_>, unit: &Unit<'_>, plan: &mut Plan) {
+fn heal(view: &View<'_>, unit: &Unit<'_>, plan: &mut PodPlan) {
     let Some(seen) = unit.running().filter(|seen| seen.stopping.is_none()) else { return };
     let grace_of = |probe: &Option<Probe>| probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds);
     let (reason, seconds) = match (seen.post_start, seen.unhealthy) {
         (HookState::Failed, _) => {
-            plan.tell(unit, Severity::Warning, "FailedPostStartHook", "PostStartHook failed".to_owned());
+            plan.record_event(unit, Severity::Warning, "FailedPostStartHook", "PostStartHook failed".to_owned());
             (StopReason::PostStart, None)
         }
         (_, Some(Ailment::Liveness)) => (StopReason::Liveness, grace_of(&unit.spec.liveness_probe)),

@@ -15,10 +15,10 @@
 mod backoff;
 mod conditions;
 mod container_status;
-mod course;
 mod decision;
+mod ending;
+mod events;
 mod live;
-mod notices;
 mod phase;
 mod plan;
 mod seen;
@@ -35,29 +35,29 @@ mod tests;
 
 pub use self::{
     backoff::crashes_after,
-    decision::{Action, Decision, Notice, Severity, StopReason},
-    seen::{Ailment, Cause, ContainerSeen, Exit, HookState, Run, RunState, Sandbox, Seen},
+    decision::{Action, Decision, PodEvent, Severity, StopReason},
+    seen::{Ailment, Cause, ContainerSeen, Exit, HookState, PodSeen, Run, RunState, Sandbox},
 };
-use self::{course::Course, plan::Plan, view::View};
+use self::{ending::Ending, plan::PodPlan, view::View};
 
 /// Returns the status to publish, what to do, and when to ask again if nothing happens.
 ///
 /// `seen.pod` must carry the status that was published last: events are told once by comparing with it.
-pub fn decide(seen: &Seen<'_>) -> Decision {
+pub fn decide(seen: &PodSeen<'_>) -> Decision {
     // 1. Put what is recorded and what was published into one picture.
     let view = View::new(seen);
     // 2. See whether the pod has to end.
-    let course = Course::of(&view);
+    let ending = Ending::of_pod(&view);
     // 3. Find the next steps.
-    let mut plan = Plan::default();
-    if course.is_ending {
-        stop::plan(&view, &course, &mut plan);
+    let mut plan = PodPlan::default();
+    if ending.is_ending {
+        stop::plan(&view, &ending, &mut plan);
     } else {
-        live::plan(&view, &course, &mut plan);
+        live::plan(&view, &ending, &mut plan);
     }
     // 4. Say how the pod is.
-    let status = status::build(&view, &course, &plan);
-    let mut events = notices::changes(&view, &course, &status);
-    events.append(&mut plan.notices);
+    let status = status::build(&view, &ending, &plan);
+    let mut events = events::changes(&view, &ending, &status);
+    events.append(&mut plan.events);
     Decision { status, actions: plan.actions, wake_at: plan.wake_at, events }
 }

@@ -6,22 +6,22 @@ use jiff::Timestamp;
 
 use super::{
     backoff,
-    decision::{Action, Notice, Severity, StopReason},
+    decision::{Action, PodEvent, Severity, StopReason},
     seen::RunState,
     view::{Restart, Role, Unit, View},
 };
 
 #[derive(Default)]
-pub(super) struct Plan {
+pub(super) struct PodPlan {
     pub actions: Vec<Action>,
     pub wake_at: Option<Timestamp>,
     /// What the actions themselves are worth telling.
-    pub notices: Vec<Notice>,
+    pub events: Vec<PodEvent>,
     /// The containers that ended and wait for their next start.
     pub backing_off: BTreeSet<String>,
 }
 
-impl Plan {
+impl PodPlan {
     pub fn wake(&mut self, at: Timestamp) {
         self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
     }
@@ -50,13 +50,13 @@ impl Plan {
         match seen.stopping {
             Some(ordered) if ordered <= deadline => return,
             Some(_) => {}
-            None => self.tell(unit, Severity::Normal, "Killing", killing(unit, reason)),
+            None => self.record_event(unit, Severity::Normal, "Killing", killing(unit, reason)),
         }
         self.actions.push(Action::Stop { container: unit.name().to_owned(), deadline, reason });
     }
 
-    pub fn tell(&mut self, unit: &Unit<'_>, severity: Severity, reason: &str, message: String) {
-        self.notices.push(Notice { severity, reason: reason.to_owned(), message, field_path: unit.field_path() });
+    pub fn record_event(&mut self, unit: &Unit<'_>, severity: Severity, reason: &str, message: String) {
+        self.events.push(PodEvent { severity, reason: reason.to_owned(), message, field_path: unit.field_path() });
     }
 }
 

@@ -10,7 +10,7 @@ const KILLED: i32 = 137;
 
 /// All that is seen of a pod at one moment.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct PodSeen<'a> {
     /// The newest object, with the status that this node published last.
     pub pod: &'a Pod,
     pub now: Timestamp,

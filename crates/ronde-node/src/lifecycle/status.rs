@@ -5,21 +5,21 @@ use k8s_openapi::api::core::v1::{HostIP, PodIP, PodStatus};
 use super::{
     conditions::{self, Basis},
     container_status::{self, time},
-    course::Course,
+    ending::Ending,
     phase::{Phase, of_containers},
-    plan::Plan,
+    plan::PodPlan,
     seen::Sandbox,
     view::View,
 };
 
-pub(super) fn build(view: &View<'_>, course: &Course, plan: &Plan) -> PodStatus {
-    let phase = phase(view, course);
+pub(super) fn build(view: &View<'_>, ending: &Ending, plan: &PodPlan) -> PodStatus {
+    let phase = phase(view, ending);
     let init = container_status::build(view, &view.init, plan);
     let mut main = container_status::build(view, &view.main, plan);
     let basis = Basis { phase, init: &init, main: &main };
     let conditions = conditions::build(view, &basis);
     let mut status = view.old.clone();
-    explain(&mut status, phase, course);
+    explain(&mut status, phase, ending);
     status.phase = Some(phase.name().to_owned());
     status.conditions = Some(conditions);
     status.observed_generation = view.pod.metadata.generation;
@@ -38,23 +38,23 @@ pub(super) fn build(view: &View<'_>, course: &Course, plan: &Plan) -> PodStatus 
 }
 
 /// The phase to publish: never back, and not terminal while a container still runs.
-pub(super) fn phase(view: &View<'_>, course: &Course) -> Phase {
+pub(super) fn phase(view: &View<'_>, ending: &Ending) -> Phase {
     let old = match view.old.phase.as_deref() {
         Some("Succeeded") => return Phase::Succeeded,
         Some("Failed") => return Phase::Failed,
         Some("Running") => Phase::Running,
         _ => Phase::Pending,
     };
-    let phase = of_containers(view, course.is_over);
-    if course.is_over {
-        return if course.failure.is_none() && phase == Phase::Succeeded { phase } else { Phase::Failed };
+    let phase = of_containers(view, ending.is_over);
+    if ending.is_over {
+        return if ending.failure.is_none() && phase == Phase::Succeeded { phase } else { Phase::Failed };
     }
     if phase.is_terminal() || phase == Phase::Pending { old } else { phase }
 }
 
 /// Sets why the pod failed; what was said of a phase stays as long as the phase.
-fn explain(status: &mut PodStatus, phase: Phase, course: &Course) {
-    if let (Phase::Failed, Some(cause)) = (phase, &course.failure) {
+fn explain(status: &mut PodStatus, phase: Phase, ending: &Ending) {
+    if let (Phase::Failed, Some(cause)) = (phase, &ending.failure) {
         status.reason = Some(cause.reason.clone());
         status.message = Some(cause.message.clone());
     } else if status.phase.as_deref() != Some(phase.name()) {

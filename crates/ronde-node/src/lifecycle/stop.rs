@@ -1,15 +1,15 @@
 //! The next steps of a pod that ends: main containers first, sidecars after them in reverse order, then the sandbox.
 
 use super::{
-    course::{Course, kill_at},
     decision::{Action, StopReason},
-    plan::Plan,
+    ending::{Ending, kill_at},
+    plan::PodPlan,
     seen::Sandbox,
     view::{Role, View},
 };
 
-pub(super) fn plan(view: &View<'_>, course: &Course, plan: &mut Plan) {
-    if !course.is_over {
+pub(super) fn plan(view: &View<'_>, ending: &Ending, plan: &mut PodPlan) {
+    if !ending.is_over {
         containers(view, plan);
     } else if *view.sandbox != Sandbox::Absent {
         plan.actions.push(Action::TearDown);
@@ -19,7 +19,7 @@ pub(super) fn plan(view: &View<'_>, course: &Course, plan: &mut Plan) {
     }
 }
 
-fn containers(view: &View<'_>, plan: &mut Plan) {
+fn containers(view: &View<'_>, plan: &mut PodPlan) {
     let deadline = kill_at(view);
     let mut is_turn = view.main.iter().all(|unit| unit.running().is_none());
     for unit in view.units().rev() {

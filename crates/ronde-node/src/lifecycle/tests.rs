@@ -605,11 +605,11 @@ fn a_lost_sandbox_is_made_again_if_the_pod_may() {
     check(
         "also if it was lost between two containers",
         again().restart("Never").sees(exited("i", 0, 1)).published().sandbox(lost(5)).at(6),
-        "Failed, SandboxLost, The pod's processes are gone and its restart policy does not let them run again
+        "Failed, SandboxLost, The pod's processes are gone and its restart policy does not allow a restart
          i#0 ended 0 Completed, ready
          a#0 waits PodInitializing
          > tear down
-         ! pod Warning SandboxLost: The pod's processes are gone and its restart policy does not let them run again",
+         ! pod Warning SandboxLost: The pod's processes are gone and its restart policy does not allow a restart",
     );
     check(
         "a deleted pod that was lost is released",

@@ -11,7 +11,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use super::seen::{Cause, ContainerSeen, Exit, HookState, Run, RunState, Sandbox, Seen};
+use super::seen::{Cause, ContainerSeen, Exit, HookState, PodSeen, Run, RunState, Sandbox};
 
 /// Stands before the container's id in the status.
 pub(super) const ID_PREFIX: &str = "ronde://";
@@ -66,7 +66,7 @@ pub(super) enum Progress<'a> {
 }
 
 impl<'a> View<'a> {
-    pub fn new(seen: &Seen<'a>) -> Self {
+    pub fn new(seen: &PodSeen<'a>) -> Self {
         let spec = seen.pod.spec.as_ref().unwrap_or(&NO_SPEC);
         let old = seen.pod.status.as_ref().unwrap_or(&NO_STATUS);
         let policy = Restart::of_pod(spec);
@@ -194,7 +194,11 @@ impl Restart {
     }
 }
 
-fn find<'a>(seen: &Seen<'a>, name: &str, published: Option<&'a [ContainerStatus]>) -> Option<Cow<'a, ContainerSeen>> {
+fn find<'a>(
+    seen: &PodSeen<'a>,
+    name: &str,
+    published: Option<&'a [ContainerStatus]>,
+) -> Option<Cow<'a, ContainerSeen>> {
     let status = published.unwrap_or_default().iter().find(|status| status.name == name);
     let Some(record) = seen.containers.get(name) else {
         return from_status(status?, seen.now).map(Cow::Owned);
@@ -218,7 +222,7 @@ fn find<'a>(seen: &Seen<'a>, name: &str, published: Option<&'a [ContainerStatus]
     Some(Cow::Owned(record))
 }
 
-fn lost_at(seen: &Seen<'_>) -> Timestamp {
+fn lost_at(seen: &PodSeen<'_>) -> Timestamp {
     match seen.sandbox {
         Sandbox::Lost { at } | Sandbox::Failed { at, .. } => *at,
         Sandbox::Absent | Sandbox::Ready { .. } => seen.now,

@@ -118,7 +118,7 @@ impl LogReader {
         while out.is_empty() && self.left > 0 {
             let Some(file) = self.files.front_mut() else { break };
             let count = file.read(&mut block)?;
-            self.take(&block[..count], &mut out);
+            self.take_block(&block[..count], &mut out);
             if count == 0 && !self.next_file(&mut out)? {
                 if is_last {
                     self.end_record(&mut out);
@@ -182,7 +182,7 @@ impl LogReader {
     }
 
     /// Takes a block of a file apart into records.
-    fn take(&mut self, block: &[u8], out: &mut Vec<u8>) {
+    fn take_block(&mut self, block: &[u8], out: &mut Vec<u8>) {
         out.reserve(block.len());
         for line in block.split_inclusive(|byte| *byte == b'\n') {
             match (line.strip_suffix(b"\n"), self.partial.is_empty()) {

@@ -1,6 +1,6 @@
 //! Which run of a container a question about its log means, in the words of a kubelet. Pure.
 
-use k8s_openapi::api::core::v1::PodStatus;
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, PodStatus};
 
 /// A run of a container whose log can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,19 +25,29 @@ pub fn find(pod: &str, status: &PodStatus, container: &str, previous: bool) -> R
     // While a container waits to be started again, the count is that of the run that has ended.
     let last = if is_waiting { Some(newest) } else { newest.checked_sub(1) };
     let last = last.filter(|_| status.last_state.as_ref().is_some_and(|state| state.terminated.is_some()));
-    let ended = |attempt| Run { attempt, is_running: false };
+    let before = status.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+    // A run that never began has said nothing; why it did not is all there is to tell.
+    let ended = |attempt, end: Option<&ContainerStateTerminated>| match end.filter(|end| is_start_error(end)) {
+        Some(end) => Err(format!("{about}: {}", end.message.as_deref().unwrap_or("failed to start container"))),
+        None => Ok(Run { attempt, is_running: false }),
+    };
     if previous {
-        return last.map(ended).ok_or_else(|| format!("previous terminated {about} not found"));
+        let last = last.ok_or_else(|| format!("previous terminated {about} not found"))?;
+        return ended(last, before);
     }
     match (state.running, state.terminated, last, state.waiting) {
         (Some(_), ..) => Ok(Run { attempt: newest, is_running: true }),
-        (None, Some(_), ..) => Ok(ended(newest)),
-        (None, None, Some(last), _) => Ok(ended(last)),
+        (None, Some(end), ..) => ended(newest, Some(&end)),
+        (None, None, Some(last), _) => ended(last, before),
         (None, None, None, Some(waiting)) => {
             Err(format!("{about} is waiting to start: {}", waiting.reason.unwrap_or_default()))
         }
         (None, None, None, None) => Err(format!("{about} is waiting to start - no logs yet")),
     }
+}
+
+fn is_start_error(end: &ContainerStateTerminated) -> bool {
+    end.reason.as_deref() == Some("StartError")
 }
 
 #[cfg(test)]
@@ -64,7 +74,12 @@ mod tests {
         check("running again", json!({"running": {}}), ended.clone(), 3, [Ok((3, true)), Ok((2, false))]);
         check("ended", ended.clone(), json!({}), 0, [Ok((0, false)), no_previous]);
         let backing_off = json!({"waiting": {"reason": "CrashLoopBackOff"}});
-        check("waiting to run again", backing_off, ended, 2, [Ok((2, false)), Ok((2, false))]);
+        check("waiting to run again", backing_off.clone(), ended, 2, [Ok((2, false)), Ok((2, false))]);
+        let message = "failed to start container: no such file `nonsense`";
+        let failed = json!({"terminated": {"exitCode": 128, "reason": "StartError", "message": message}});
+        let why = "container \"app\" in pod \"web\": failed to start container: no such file `nonsense`";
+        check("never began", failed.clone(), json!({}), 0, [Err(why), no_previous]);
+        check("never began, and waits to try again", backing_off, failed, 1, [Err(why), Err(why)]);
         let creating = json!({"waiting": {"reason": "ContainerCreating"}});
         let waits = "container \"app\" in pod \"web\" is waiting to start: ContainerCreating";
         check("not yet started", creating, json!({}), 0, [Err(waits), no_previous]);

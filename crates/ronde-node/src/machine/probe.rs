@@ -53,7 +53,7 @@ impl Missing {
 
 /// What follows from no isolation at all.
 const PLAIN: &str = "pods are plain processes that share this machine's files, network and processes, and what they \
-    write stays there; they have no volumes, and no names of services";
+    write stays there; volumes and service names do not work";
 
 /// Decides the isolation.
 ///
@@ -61,7 +61,7 @@ const PLAIN: &str = "pods are plain processes that share this machine's files, n
 /// What is missing, if all of it was asked for.
 pub fn choose(wish: Wish, tried: &Tried, is_root: bool) -> Result<(Isolation, Vec<Missing>), Vec<Missing>> {
     if wish == Wish::None {
-        let note = Missing::new("isolation was switched off", PLAIN);
+        let note = Missing::new("isolation is switched off", PLAIN);
         return Ok((Isolation::None, vec![note]));
     }
     let missing = complaints(tried);
@@ -89,7 +89,7 @@ fn complaints(tried: &Tried) -> Vec<Missing> {
     });
     let proc = tried.proc.as_ref().map(|why| {
         Missing::new(
-            format!("no /proc of a pod's own: {why}"),
+            format!("cannot mount /proc for a pod: {why}"),
             "pods see this machine's processes, though they cannot touch them",
         )
     });

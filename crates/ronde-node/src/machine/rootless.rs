@@ -104,7 +104,7 @@ fn make(alone: Alone, lock: &Path) -> io::Result<(u32, Vec<Missing>)> {
             let mut said = String::new();
             ready.read_to_string(&mut said)?;
             if said != "ready" {
-                return Err(io::Error::other(format!("the holder of the namespaces failed: {said}")));
+                return Err(io::Error::other(format!("cannot hold the namespaces: {said}")));
             }
             let pid = holder.pid.as_raw_nonzero().get().cast_unsigned();
             // Without it pods reach nothing outside of the machine; who opens the network finds that out and says so.
@@ -140,7 +140,7 @@ fn hold(lock: &Path, mut go: io::PipeReader, tell: &io::PipeWriter, alive: &io::
     let _ = rustix::thread::set_name(c"ronde-holder");
     let mut word = String::new();
     let _ = go.read_to_string(&mut word);
-    let taken = take(lock);
+    let taken = try_lock(lock);
     match &taken {
         Ok(_) => (&*tell).write_all(b"ready"),
         Err(error) => (&*tell).write_all(error.to_string().as_bytes()),
@@ -160,7 +160,7 @@ fn hold(lock: &Path, mut go: io::PipeReader, tell: &io::PipeWriter, alive: &io::
     rustix_exit(0)
 }
 
-fn take(lock: &Path) -> io::Result<OwnedFd> {
+fn try_lock(lock: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
     let file = rustix::fs::open(lock, flags, Mode::from_raw_mode(0o600))?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
@@ -187,7 +187,7 @@ fn map_ids(holder: &Child) -> io::Result<Vec<Missing>> {
     fs::write(format!("/proc/{pid}/gid_map"), format!("0 {gid} 1"))?;
     Ok(vec![Missing::new(
         "no subordinate ids (packages `uidmap`, files /etc/subuid and /etc/subgid)",
-        "pods have one user, root, who is you outside; runAsUser and programs that change user, such as sshd, do not work",
+        "pods have a single user: root inside, you outside; runAsUser and programs that switch users, such as sshd, do not work",
     )])
 }
 

@@ -58,7 +58,7 @@ pub async fn remove(netns: &Netns, table: &str) {
     // Made first, for removing what is not there is an error.
     let rules = format!("add table ip {table}\ndelete table ip {table}\n");
     if let Err(error) = load(netns, rules).await {
-        tracing::debug!(table, %error, "no firewall table removed");
+        tracing::debug!(table, %error, "cannot remove the firewall table");
     }
 }
 

@@ -21,7 +21,7 @@ pub async fn ensure(netns: &Netns, state: &mut State, state_dir: &Path) -> Resul
     state.forwarding_enabled = true;
     state.write(state_dir)?;
     let consequence = "pods cannot reach addresses outside this machine".to_owned();
-    let missing = |error| Missing { what: format!("forwarding of packets cannot be turned on: {error}"), consequence };
+    let missing = |error| Missing { what: format!("cannot turn on IP forwarding: {error}"), consequence };
     Ok(netns.run(|| set(true)).await.err().map(missing))
 }
 
@@ -33,7 +33,7 @@ pub async fn put_back(netns: &Netns) -> Result<(), NetError> {
     let netlink = netns.netlink().await.map_err(NetError::Namespace)?;
     let is_needed = links::names(&netlink).await?.iter().any(|name| name.starts_with(BRIDGE_PREFIX));
     if !is_needed && let Err(error) = netns.run(|| set(false)).await {
-        tracing::warn!(%error, "forwarding of packets stays on");
+        tracing::warn!(%error, "cannot turn IP forwarding off");
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ impl Leases {
     }
 
     /// Returns the owner's address: the one it has, else the one it wants, else a free one; none if all are taken.
-    pub fn take(&mut self, owner: &str, wanted: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+    pub fn assign(&mut self, owner: &str, wanted: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
         if let Some(address) = self.owned.get(owner) {
             return Some(*address);
         }
@@ -90,21 +90,21 @@ mod tests {
     #[test]
     fn addresses_are_given_in_turn_and_rest_after_use() {
         let mut leases = leases();
-        assert_eq!(leases.take("a", None), Some(ip(10)));
-        assert_eq!(leases.take("b", None), Some(ip(11)));
+        assert_eq!(leases.assign("a", None), Some(ip(10)));
+        assert_eq!(leases.assign("b", None), Some(ip(11)));
         leases.release("a");
-        assert_eq!(leases.take("c", None), Some(ip(12)), "the one given back is not handed out at once");
-        assert_eq!(leases.take("c", None), Some(ip(12)), "who has one keeps it");
+        assert_eq!(leases.assign("c", None), Some(ip(12)), "the one given back is not handed out at once");
+        assert_eq!(leases.assign("c", None), Some(ip(12)), "who has one keeps it");
     }
 
     #[test]
     fn a_wanted_address_is_given_if_it_can_be() {
         let mut leases = leases();
-        assert_eq!(leases.take("a", Some(ip(99))), Some(ip(99)));
-        assert_eq!(leases.take("b", Some(ip(99))), Some(ip(10)), "another has it");
-        assert_eq!(leases.take("c", Some(ip(1))), Some(ip(11)), "the bridge has it");
-        assert_eq!(leases.take("d", Some(Ipv4Addr::new(10, 9, 9, 9))), Some(ip(12)), "it is of another subnet");
-        assert_eq!(leases.take("e", Some(ip(255))), Some(ip(13)), "it is for broadcasts");
+        assert_eq!(leases.assign("a", Some(ip(99))), Some(ip(99)));
+        assert_eq!(leases.assign("b", Some(ip(99))), Some(ip(10)), "another has it");
+        assert_eq!(leases.assign("c", Some(ip(1))), Some(ip(11)), "the bridge has it");
+        assert_eq!(leases.assign("d", Some(Ipv4Addr::new(10, 9, 9, 9))), Some(ip(12)), "it is of another subnet");
+        assert_eq!(leases.assign("e", Some(ip(255))), Some(ip(13)), "it is for broadcasts");
     }
 
     #[test]
@@ -120,10 +120,10 @@ mod tests {
     #[test]
     fn all_addresses_are_used_before_there_is_none() {
         let mut leases = leases();
-        let given: BTreeSet<_> = (0..245).map(|number| leases.take(&number.to_string(), None).unwrap()).collect();
+        let given: BTreeSet<_> = (0..245).map(|number| leases.assign(&number.to_string(), None).unwrap()).collect();
         assert_eq!((given.len(), given.first(), given.last()), (245, Some(&ip(10)), Some(&ip(254))));
-        assert_eq!(leases.take("one more", None), None);
+        assert_eq!(leases.assign("one more", None), None);
         leases.release("77");
-        assert_eq!(leases.take("one more", None), Some(ip(87)));
+        assert_eq!(leases.assign("one more", None), Some(ip(87)));
     }
 }

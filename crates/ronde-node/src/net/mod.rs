@@ -9,6 +9,7 @@ mod alias;
 mod dns;
 mod firewall;
 mod forwarding;
+mod host_network;
 mod leases;
 mod links;
 pub mod names;
@@ -17,9 +18,8 @@ mod pod_files;
 mod proxy;
 mod resolver;
 mod state;
+mod subnet_lock;
 mod subnets;
-mod survey;
-mod turn;
 mod view;
 
 #[cfg(test)]
@@ -44,15 +44,15 @@ use self::{
     leases::Leases,
     links::{Bridge, Inside, Port},
     names::BRIDGE_PREFIX,
-    proxy::{Plan, Realms},
+    proxy::{ProxyPlan, Realms},
     state::State,
 };
 pub use self::{
-    netns::{Netns, Place},
+    netns::{Netns, NetworkPlace},
     pod_files::{FqdnTooLong, NameService, hostname, hosts, resolv_conf},
     resolver::Resolver,
+    subnet_lock::SubnetLock,
     subnets::Subnets,
-    turn::Turn,
     view::ClusterView,
 };
 
@@ -66,7 +66,7 @@ pub struct NetworkOptions {
     pub instance: String,
     /// Where the choice of subnets is kept.
     pub state_dir: PathBuf,
-    pub place: Place,
+    pub place: NetworkPlace,
     /// The API server, as the daemon reaches it.
     pub api_server: SocketAddr,
     /// The domain of the cluster's names, `cluster.local`.
@@ -85,17 +85,17 @@ pub struct Missing {
 /// Why the network is not as it should be.
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
-    #[error("cannot work in a network namespace")]
+    #[error("cannot use a network namespace")]
     Namespace(#[source] io::Error),
     #[error("cannot {what}")]
     Netlink { what: String, source: io::Error },
     #[error("cannot serve names on {address}")]
     NameServer { address: Ipv4Addr, source: io::Error },
-    #[error("cannot keep the network's state")]
+    #[error("cannot save the state of the network")]
     State(#[source] io::Error),
     #[error("`{path}` is damaged")]
     Damaged { path: PathBuf, source: serde_json::Error },
-    #[error("`{path}` has version {version}, which is not known here")]
+    #[error("`{path}` has version {version}, which this ronde does not know")]
     Version { path: PathBuf, version: u32 },
     #[error("every private subnet is in use on this machine")]
     NoSubnet,
@@ -116,7 +116,7 @@ pub struct Network {
     bridge: Bridge,
     leases: Mutex<Leases>,
     zones: watch::Sender<Arc<Zone>>,
-    plans: watch::Sender<Plan>,
+    plans: watch::Sender<ProxyPlan>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -131,7 +131,7 @@ impl Network {
         let subnets = Subnets::ensure(&options.instance, &options.state_dir, &options.place).await?;
         let machine = options.place.netns().await.map_err(NetError::Namespace)?;
         let netlink = machine.netlink().await.map_err(NetError::Namespace)?;
-        let uplink = survey::uplink(&netlink).await?;
+        let uplink = host_network::uplink(&netlink).await?;
 
         // 2. the bridge, and the pods that are on it already
         let name = names::bridge(&options.instance);
@@ -146,7 +146,7 @@ impl Network {
         }
 
         // 3. the world
-        let is_host = matches!(options.place, Place::Host);
+        let is_host = matches!(options.place, NetworkPlace::Host);
         let has_outside = uplink.is_some();
         let missing = if is_host || has_outside {
             open_outside(&machine, &options, &subnets, has_outside).await?
@@ -160,7 +160,7 @@ impl Network {
         let services = wire_services(&netlink, &bridge, &options.instance, &subnets).await?;
         let (zones, zone) =
             watch::channel(Arc::new(Zone::build(&ClusterView::default(), &options.cluster_domain, &subnets)));
-        let (plans, plan) = watch::channel(Plan::new());
+        let (plans, plan) = watch::channel(ProxyPlan::new());
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let upstream = Upstream::new(options.resolv_conf, subnets.dns());
         serve_names(NameServer { zone, upstream }, &services, subnets.dns(), (&tasks, &stop)).await?;
@@ -194,7 +194,7 @@ impl Network {
     pub async fn attach(&self, pod_uid: &str, netns: OwnedFd, wanted: Option<Ipv4Addr>) -> Result<Ipv4Addr, NetError> {
         let name = names::pod_port(pod_uid);
         let address =
-            self.leases.lock().take(&name, wanted).ok_or(NetError::NoAddress { subnet: self.subnets.pods })?;
+            self.leases.lock().assign(&name, wanted).ok_or(NetError::NoAddress { subnet: self.subnets.pods })?;
         // On failure the address stays the pod's: its link may be there. Detaching gives both back.
         self.wire(&Port { name: &name, netns: netns.as_fd(), address }).await?;
         Ok(address)
@@ -292,7 +292,7 @@ impl Network {
 ///
 /// # Errors
 /// If the kernel refuses.
-pub async fn remove_all(instance: &str, state_dir: &Path, place: &Place) -> Result<(), NetError> {
+pub async fn remove_all(instance: &str, state_dir: &Path, place: &NetworkPlace) -> Result<(), NetError> {
     remove_bridge(&names::bridge(instance), place).await?;
     // What the bridge has said is done by now; one that never was said nothing.
     match State::read(state_dir)? {
@@ -309,7 +309,7 @@ pub async fn remove_all(instance: &str, state_dir: &Path, place: &Place) -> Resu
 ///
 /// # Errors
 /// If the kernel refuses.
-pub async fn remove_bridge(bridge: &str, place: &Place) -> Result<(), NetError> {
+pub async fn remove_bridge(bridge: &str, place: &NetworkPlace) -> Result<(), NetError> {
     let machine = place.netns().await.map_err(NetError::Namespace)?;
     let netlink = machine.netlink().await.map_err(NetError::Namespace)?;
     let found = links::find_all(&netlink, bridge).await?;
@@ -340,7 +340,7 @@ pub struct Trace {
 ///
 /// # Errors
 /// If the kernel does not say.
-pub async fn traces(place: &Place) -> Result<Vec<Trace>, NetError> {
+pub async fn traces(place: &NetworkPlace) -> Result<Vec<Trace>, NetError> {
     let machine = place.netns().await.map_err(NetError::Namespace)?;
     let netlink = machine.netlink().await.map_err(NetError::Namespace)?;
     let links = links::find_all(&netlink, BRIDGE_PREFIX).await?.into_iter();

@@ -29,7 +29,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// Where the bridge, the name server and the proxies live.
 #[derive(Debug)]
-pub enum Place {
+pub enum NetworkPlace {
     /// The network namespace of the daemon, which is the machine's: the daemon is root.
     Host,
     /// A namespace of its own, held by a process that outlives the daemon: an ordinary user may not touch the machine's.
@@ -43,7 +43,7 @@ pub struct Netns {
     jobs: Option<mpsc::Sender<Job>>,
 }
 
-impl Place {
+impl NetworkPlace {
     /// Returns the namespace to work in.
     pub(super) async fn netns(&self) -> io::Result<Netns> {
         match self {
@@ -100,7 +100,7 @@ impl Netns {
             }
         };
         thread::Builder::new().name("netns".to_owned()).spawn(serve)?;
-        let value = arrival.await.map_err(|_| io::Error::other("the thread of a network namespace ended"))??;
+        let value = arrival.await.map_err(|_| io::Error::other("the thread of a network namespace has exited"))??;
         Ok((Self { jobs: Some(jobs) }, value))
     }
 
@@ -113,7 +113,7 @@ impl Netns {
         T: Send + 'static,
         F: FnOnce() -> io::Result<T> + Send + 'static,
     {
-        let ended = || io::Error::other("the thread of a network namespace ended");
+        let ended = || io::Error::other("the thread of a network namespace has exited");
         let Some(jobs) = &self.jobs else {
             return tokio::task::spawn_blocking(job).await.map_err(|_| ended())?;
         };

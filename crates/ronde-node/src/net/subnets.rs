@@ -7,7 +7,7 @@ use std::{net::Ipv4Addr, path::Path};
 
 use ipnet::Ipv4Net;
 
-use super::{NetError, links, names, netns::Place, resolver::Resolver, state::State, survey};
+use super::{NetError, host_network, links, names, netns::NetworkPlace, resolver::Resolver, state::State};
 
 /// Where a new cluster usually has its services and pods; taken when free.
 const SERVICES_FIRST: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 0);
@@ -36,14 +36,14 @@ impl Subnets {
     ///
     /// # Errors
     /// If the machine cannot be asked, the state cannot be kept, or every private subnet is in use.
-    pub async fn ensure(instance: &str, state_dir: &Path, place: &Place) -> Result<Self, NetError> {
+    pub async fn ensure(instance: &str, state_dir: &Path, place: &NetworkPlace) -> Result<Self, NetError> {
         let netlink = place.netns().await.map_err(NetError::Namespace)?.netlink().await.map_err(NetError::Namespace)?;
         let state = State::read(state_dir)?;
         let is_in_use = links::find(&netlink, &names::bridge(instance)).await?.is_some();
         if let Some(state) = state.as_ref().filter(|_| is_in_use) {
             return Ok(state.subnets());
         }
-        let mut taken = survey::networks(&netlink).await?;
+        let mut taken = host_network::networks(&netlink).await?;
         taken.extend(Resolver::of_machine().nameservers_v4().map(Ipv4Net::from));
         let had = state.as_ref().map(State::subnets);
         let subnets = choose_again(had, &taken).ok_or(NetError::NoSubnet)?;
@@ -89,7 +89,7 @@ fn choose_again(had: Option<Subnets>, taken: &[Ipv4Net]) -> Option<Subnets> {
     let Some(had) = had else { return choose(taken) };
     let is_free = |net: Ipv4Net| !clashes(net, taken);
     if !is_free(had.services) {
-        tracing::warn!(subnet = %had.services, "the services' subnet is in use on this machine by now");
+        tracing::warn!(subnet = %had.services, "something else on this machine now uses the subnet of the services");
     }
     if is_free(had.pods) {
         return Some(had);

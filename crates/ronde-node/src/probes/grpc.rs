@@ -9,7 +9,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use super::{
     Reach,
     http::{dial_error, drive, shown},
-    state::Outcome,
+    state::ProbeOutcome,
     url::authority,
 };
 
@@ -23,22 +23,22 @@ const STATUS_TAG: u8 = 0x08;
 const SERVICE_TAG: u8 = 0x0a;
 
 /// Asks whether a service is serving; an empty name stands for the whole server.
-pub(super) async fn check<R: Reach>(reach: &R, host: &str, port: u16, service: &str) -> Outcome {
+pub(super) async fn check<R: Reach>(reach: &R, host: &str, port: u16, service: &str) -> ProbeOutcome {
     let authority = authority(host, port);
     let stream = match reach.connect(host, port).await {
         Ok(stream) => stream,
         Err(error) => {
             let why = dial_error(&authority, &error);
-            return Outcome::Failure(format!("error: failed to connect service at \"{authority}\": {why}"));
+            return ProbeOutcome::Failure(format!("error: failed to connect service at \"{authority}\": {why}"));
         }
     };
     match ask(stream, &authority, service).await {
         Ok(outcome) => outcome,
-        Err(error) => Outcome::Failure(format!("error: health rpc probe failed: {error}")),
+        Err(error) => ProbeOutcome::Failure(format!("error: health rpc probe failed: {error}")),
     }
 }
 
-async fn ask<S>(stream: S, authority: &str, service: &str) -> Result<Outcome, String>
+async fn ask<S>(stream: S, authority: &str, service: &str) -> Result<ProbeOutcome, String>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
 {
@@ -57,7 +57,7 @@ where
     drive(connection, asked).await
 }
 
-async fn read(response: Response<Incoming>) -> Result<Outcome, String> {
+async fn read(response: Response<Incoming>) -> Result<ProbeOutcome, String> {
     let headers = response.headers().clone();
     let body =
         Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(|error| error.to_string())?;
@@ -66,7 +66,7 @@ async fn read(response: Response<Incoming>) -> Result<Outcome, String> {
     let code = find("grpc-status").unwrap_or_default();
     if code == UNIMPLEMENTED {
         let why = find("grpc-message").unwrap_or_default();
-        return Ok(Outcome::Failure(format!(
+        return Ok(ProbeOutcome::Failure(format!(
             "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {why}"
         )));
     }
@@ -75,10 +75,10 @@ async fn read(response: Response<Incoming>) -> Result<Outcome, String> {
     }
     let status = status_of(&body.to_bytes());
     if status == SERVING {
-        return Ok(Outcome::Success);
+        return Ok(ProbeOutcome::Success);
     }
     let name = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"].get(usize::from(status)).unwrap_or(&"UNKNOWN");
-    Ok(Outcome::Failure(format!("service unhealthy (responded with \"{name}\")")))
+    Ok(ProbeOutcome::Failure(format!("service unhealthy (responded with \"{name}\")")))
 }
 
 /// The message `HealthCheckRequest`, with gRPC's prefix of a flag and a length.

@@ -45,7 +45,7 @@ pub async fn run_hook<R: Reach>(target: &Target<R>, handler: &LifecycleHandler) 
 
 /// Any answer will do.
 async fn ask<R: Reach>(target: &Target<R>, action: &HTTPGetAction) -> Result<(), String> {
-    let url = Url::of(action, &target.container, &target.pod_ip)?;
+    let url = Url::for_action(action, &target.container, &target.pod_ip)?;
     let headers = http::headers(action.http_headers.as_deref(), HOOK_AGENT)?;
     http::get(&target.reach, &url, &headers).await.map_err(|error| format!("Get \"{}\": {error}", url.text()))?;
     Ok(())

@@ -24,7 +24,7 @@ use super::{Reach, url::Url};
 const BODY_BYTES_MAX: usize = 10 * 1024;
 
 /// An answer; the body is cut off at a few kilobytes.
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     pub status: StatusCode,
     pub location: Option<String>,
     pub body: String,
@@ -35,7 +35,7 @@ pub(super) async fn get<R: Reach>(
     reach: &R,
     url: &Url,
     headers: &[(HeaderName, HeaderValue)],
-) -> Result<Answer, String> {
+) -> Result<HttpAnswer, String> {
     let authority = url.authority();
     let stream = reach.connect(&url.host, url.port).await.map_err(|error| dial_error(&authority, &error))?;
     let mut request = Request::get(&url.path).body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
@@ -84,7 +84,7 @@ fn plain(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-async fn exchange<S>(stream: S, request: Request<Empty<Bytes>>) -> Result<Answer, String>
+async fn exchange<S>(stream: S, request: Request<Empty<Bytes>>) -> Result<HttpAnswer, String>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -95,7 +95,7 @@ where
         let location =
             response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let status = response.status();
-        Ok(Answer { status, location, body: read_some(response.into_body()).await? })
+        Ok(HttpAnswer { status, location, body: read_some(response.into_body()).await? })
     };
     drive(connection, asked).await
 }

@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use self::{
     hook::run_hook,
-    state::{Health, Kind, Outcome, ProbeState},
+    state::{Health, Kind, ProbeOutcome, ProbeState},
     task::{Watching, watch_health},
 };
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Probe};
 
-use crate::lifecycle::{Ailment, Notice, Severity};
+use crate::lifecycle::{Ailment, PodEvent, Severity};
 
 const PERIOD_SECONDS_DEFAULT: i32 = 10;
 const FAILURES_DEFAULT: i32 = 3;
@@ -30,7 +30,7 @@ pub struct Health {
 
 /// How one probe went.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ProbeOutcome {
     Success,
     /// A success with something to say.
     Warning(String),
@@ -108,18 +108,18 @@ impl ProbeState {
     }
 
     /// Counts a result; returns its event, but for the place.
-    pub fn record(&mut self, kind: Kind, outcome: &Outcome) -> Option<Notice> {
+    pub fn record(&mut self, kind: Kind, outcome: &ProbeOutcome) -> Option<PodEvent> {
         let probe = self.probes.iter_mut().find(|probe| probe.kind == kind)?;
         probe.is_busy = false;
         let result = match outcome {
-            Outcome::Success | Outcome::Warning(_) => Some(true),
-            Outcome::Failure(_) => Some(false),
-            Outcome::Error(_) => None,
+            ProbeOutcome::Success | ProbeOutcome::Warning(_) => Some(true),
+            ProbeOutcome::Failure(_) => Some(false),
+            ProbeOutcome::Error(_) => None,
         };
         if let Some(passed) = result.filter(|passed| probe.counts(*passed)) {
             self.conclude(kind, passed);
         }
-        notice(kind, outcome)
+        event(kind, outcome)
     }
 
     /// Ends the probes that could restart a container which is being stopped.
@@ -187,13 +187,15 @@ impl Tracked {
     }
 }
 
-fn notice(kind: Kind, outcome: &Outcome) -> Option<Notice> {
+fn event(kind: Kind, outcome: &ProbeOutcome) -> Option<PodEvent> {
     let name = kind.name();
     let (reason, message) = match outcome {
-        Outcome::Success => return None,
-        Outcome::Warning(text) => ("ProbeWarning", format!("{name} probe warning: {text}")),
-        Outcome::Failure(text) => ("Unhealthy", format!("{name} probe failed: {text}")),
-        Outcome::Error(text) => ("Unhealthy", format!("{name} probe errored and resulted in unknown state: {text}")),
+        ProbeOutcome::Success => return None,
+        ProbeOutcome::Warning(text) => ("ProbeWarning", format!("{name} probe warning: {text}")),
+        ProbeOutcome::Failure(text) => ("Unhealthy", format!("{name} probe failed: {text}")),
+        ProbeOutcome::Error(text) => {
+            ("Unhealthy", format!("{name} probe errored and resulted in unknown state: {text}"))
+        }
     };
-    Some(Notice { severity: Severity::Warning, reason: reason.to_owned(), message, field_path: String::new() })
+    Some(PodEvent { severity: Severity::Warning, reason: reason.to_owned(), message, field_path: String::new() })
 }

@@ -11,9 +11,9 @@ use tokio::{
 use super::{
     Reach, Target,
     handler::perform,
-    state::{Health, Kind, Outcome, ProbeState},
+    state::{Health, Kind, ProbeOutcome, ProbeState},
 };
-use crate::lifecycle::Notice;
+use crate::lifecycle::PodEvent;
 
 /// How a container is watched.
 #[derive(Debug)]
@@ -26,16 +26,16 @@ pub struct Watching<N> {
     /// Whether the container is being stopped: then only readiness counts.
     pub ending: watch::Receiver<bool>,
     /// Takes the events.
-    pub notice: N,
+    pub report: N,
 }
 
 /// Performs the probes of a container until none is left to perform; drop it when the container ends.
-pub async fn watch_health<R: Reach, N: FnMut(Notice)>(target: &Target<R>, watching: Watching<N>) {
-    let Watching { age, mut state, health, mut ending, mut notice } = watching;
+pub async fn watch_health<R: Reach, N: FnMut(PodEvent)>(target: &Target<R>, watching: Watching<N>) {
+    let Watching { age, mut state, health, mut ending, mut report } = watching;
     let begin = Instant::now();
     let mut running = FuturesUnordered::new();
     loop {
-        tell(&health, state.health());
+        publish_health(&health, state.health());
         while let Some(kind) = state.take_due(age + begin.elapsed()) {
             running.push(run(target, kind));
         }
@@ -47,7 +47,7 @@ pub async fn watch_health<R: Reach, N: FnMut(Notice)>(target: &Target<R>, watchi
         tokio::select! {
             Some((kind, outcome)) = running.next(), if !running.is_empty() => {
                 if let Some(told) = state.record(kind, &outcome) {
-                    notice(Notice { field_path: target.field_path.clone(), ..told });
+                    report(PodEvent { field_path: target.field_path.clone(), ..told });
                 }
             }
             () = sleep_until(due), if next.is_some() => {}
@@ -56,7 +56,7 @@ pub async fn watch_health<R: Reach, N: FnMut(Notice)>(target: &Target<R>, watchi
     }
 }
 
-fn tell(health: &watch::Sender<Health>, now: Health) {
+fn publish_health(health: &watch::Sender<Health>, now: Health) {
     health.send_if_modified(|known| {
         let is_changed = *known != now;
         *known = now;
@@ -64,7 +64,7 @@ fn tell(health: &watch::Sender<Health>, now: Health) {
     });
 }
 
-async fn run<R: Reach>(target: &Target<R>, kind: Kind) -> (Kind, Outcome) {
+async fn run<R: Reach>(target: &Target<R>, kind: Kind) -> (Kind, ProbeOutcome) {
     let probe = kind.spec_of(&target.container).expect("only probes that the container has are tracked");
     (kind, perform(target, probe).await)
 }

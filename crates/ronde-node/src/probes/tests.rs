@@ -10,9 +10,9 @@ use tokio::{
 };
 
 use super::{
-    Health, Kind, Outcome, ProbeState, Target, Watching, fake::Fake, handler::perform, run_hook, watch_health,
+    Health, Kind, ProbeOutcome, ProbeState, Target, Watching, fake::Fake, handler::perform, run_hook, watch_health,
 };
-use crate::lifecycle::{Ailment, Notice};
+use crate::lifecycle::{Ailment, PodEvent};
 
 fn target(container: Value) -> Target<Fake> {
     let container: Container = from_value(container).expect("a container");
@@ -25,15 +25,15 @@ fn target(container: Value) -> Target<Fake> {
     }
 }
 
-fn failed(text: &str) -> Outcome {
-    Outcome::Failure(text.to_owned())
+fn failed(text: &str) -> ProbeOutcome {
+    ProbeOutcome::Failure(text.to_owned())
 }
 
-fn error(text: &str) -> Outcome {
-    Outcome::Error(text.to_owned())
+fn error(text: &str) -> ProbeOutcome {
+    ProbeOutcome::Error(text.to_owned())
 }
 
-async fn check(rows: impl IntoIterator<Item = (&str, Value, Outcome)>) {
+async fn check(rows: impl IntoIterator<Item = (&str, Value, ProbeOutcome)>) {
     let ports = json!([{"name": "web", "containerPort": 80}]);
     let target = target(json!({"name": "a", "ports": ports, "env": [{"name": "VERB", "value": "fail"}]}));
     for (name, probe, expected) in rows {
@@ -46,7 +46,7 @@ async fn check(rows: impl IntoIterator<Item = (&str, Value, Outcome)>) {
 async fn commands_and_ports() {
     let exec = |command: &[&str]| json!({"timeoutSeconds": 3, "exec": {"command": command}});
     check([
-        ("a command that succeeds", exec(&["ok"]), Outcome::Success),
+        ("a command that succeeds", exec(&["ok"]), ProbeOutcome::Success),
         ("one that fails", exec(&["fail"]), failed("output")),
         ("one that knows the manifest's variables", exec(&["$(VERB)"]), failed("output")),
         ("one that hangs", exec(&["sh", "hang"]), failed("command timed out: \"sh hang\" timed out after 3s")),
@@ -56,7 +56,7 @@ async fn commands_and_ports() {
     .await;
     let tcp = |host: &str, port: Value| json!({"tcpSocket": {"host": host, "port": port}});
     check([
-        ("a port that is open", tcp("", json!("web")), Outcome::Success),
+        ("a port that is open", tcp("", json!("web")), ProbeOutcome::Success),
         ("one that is closed", tcp("", json!(81)), failed("dial tcp 10.0.0.1:81: connect: connection refused")),
         ("one that does not answer", tcp("::1", json!(9)), failed("dial tcp [::1]:9: i/o timeout")),
         ("one that has no such name", tcp("", json!("x")), error("strconv.Atoi: parsing \"x\": invalid syntax")),
@@ -70,23 +70,27 @@ async fn pages() {
     let get = |path: &str| json!({"httpGet": {"path": path, "port": "web"}});
     let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
     let own = json!([{"name": "Authorization", "value": "Bearer t"}, {"name": "Host", "value": "me"}]);
-    let elsewhere = Outcome::Warning("Probe terminated redirects, Response body: body".to_owned());
+    let elsewhere = ProbeOutcome::Warning("Probe terminated redirects, Response body: body".to_owned());
     let down = "Get \"http://10.0.0.1:81/ok\": dial tcp 10.0.0.1:81: connect: connection refused";
     check([
-        ("a page", get("/ok"), Outcome::Success),
-        ("a page without a slash", get("ok"), Outcome::Success),
-        ("the headers that it gets", get("/plain"), Outcome::Success),
+        ("a page", get("/ok"), ProbeOutcome::Success),
+        ("a page without a slash", get("ok"), ProbeOutcome::Success),
+        ("the headers that it gets", get("/plain"), ProbeOutcome::Success),
         ("an error", get("/none"), failed("HTTP probe failed with statuscode: 500")),
-        ("a redirect", get("/moved"), Outcome::Success),
-        ("a relative one", get("/near"), Outcome::Success),
-        ("one that names the same host", get("/same"), Outcome::Success),
+        ("a redirect", get("/moved"), ProbeOutcome::Success),
+        ("a relative one", get("/near"), ProbeOutcome::Success),
+        ("one that names the same host", get("/same"), ProbeOutcome::Success),
         ("one to another host", get("/other"), elsewhere),
         ("one in a circle", get("/loop"), failed("Get \"http://10.0.0.1:80/loop\": stopped after 10 redirects")),
         ("a slow page", get("/slow"), failed(&format!("Get \"http://10.0.0.1:80/slow\": {late}"))),
-        ("its own headers", json!({"httpGet": {"path": "/auth", "port": 80, "httpHeaders": own}}), Outcome::Success),
+        (
+            "its own headers",
+            json!({"httpGet": {"path": "/auth", "port": 80, "httpHeaders": own}}),
+            ProbeOutcome::Success,
+        ),
         ("a server that is down", json!({"httpGet": {"path": "/ok", "port": 81}}), failed(down)),
         ("one that hangs up", json!({"httpGet": {"port": 7}}), failed("Get \"http://10.0.0.1:7/\": EOF")),
-        ("TLS", json!({"httpGet": {"path": "/ok", "port": 443, "scheme": "HTTPS"}}), Outcome::Success),
+        ("TLS", json!({"httpGet": {"path": "/ok", "port": 443, "scheme": "HTTPS"}}), ProbeOutcome::Success),
     ])
     .await;
 }
@@ -97,7 +101,7 @@ async fn health_by_grpc() {
     let refused = "dial tcp 10.0.0.1:51: connect: connection refused";
     let odd = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ";
     check([
-        ("the whole server", ask(50, ""), Outcome::Success),
+        ("the whole server", ask(50, ""), ProbeOutcome::Success),
         ("not serving", ask(50, "down"), failed("service unhealthy (responded with \"NOT_SERVING\")")),
         ("not implemented", ask(50, "odd"), failed(odd)),
         ("hangs", ask(9, ""), failed("timeout: health rpc did not complete within 1s")),
@@ -145,7 +149,7 @@ fn play(probes: Value, known: Option<Health>, results: &str) -> String {
             _ => Kind::Readiness,
         };
         let outcome = match &result[1..] {
-            "+" => Outcome::Success,
+            "+" => ProbeOutcome::Success,
             "-" => failed("no"),
             _ => error("odd"),
         };
@@ -202,15 +206,15 @@ fn probes_are_due_in_turn() {
     assert_eq!((state.take_due(seconds(0)), state.next_at()), (None, Some(seconds(1))));
     assert_eq!(state.take_due(seconds(1)), Some(Kind::Startup));
     assert_eq!((state.take_due(seconds(9)), state.next_at()), (None, None), "one at a time, and the others wait");
-    state.record(Kind::Startup, &Outcome::Success);
+    state.record(Kind::Startup, &ProbeOutcome::Success);
     assert_eq!(state.next_at(), Some(seconds(0)), "readiness is late already");
     assert_eq!(state.take_due(seconds(2)), Some(Kind::Readiness));
     assert_eq!((state.take_due(seconds(2)), state.next_at()), (None, Some(seconds(4))));
     assert_eq!(state.take_due(seconds(4)), Some(Kind::Liveness));
-    state.record(Kind::Readiness, &Outcome::Success);
+    state.record(Kind::Readiness, &ProbeOutcome::Success);
     assert_eq!(state.next_at(), Some(seconds(5)));
     state.end_restarts();
-    assert_eq!(state.record(Kind::Liveness, &Outcome::Failure("late".to_owned())), None);
+    assert_eq!(state.record(Kind::Liveness, &ProbeOutcome::Failure("late".to_owned())), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -231,8 +235,8 @@ async fn one_task_watches_a_container() {
         state: ProbeState::new(&target.container, None),
         health,
         ending,
-        notice: |notice: Notice| {
-            told.push(format!("{} {} {}", begin.elapsed().as_secs(), notice.field_path, notice.message));
+        report: |event: PodEvent| {
+            told.push(format!("{} {} {}", begin.elapsed().as_secs(), event.field_path, event.message));
         },
     };
     let wait = async {
@@ -267,7 +271,7 @@ async fn a_container_that_is_stopped_is_asked_only_whether_it_is_ready() {
     let (health, seen) = watch::channel(Health { started: false, ready: false, unhealthy: None });
     let (end, ending) = watch::channel(false);
     let state = ProbeState::new(&target.container, None);
-    let watching = Watching { age: Duration::from_secs(100), state, health, ending, notice: |_| () };
+    let watching = Watching { age: Duration::from_secs(100), state, health, ending, report: |_| () };
     let stop = async {
         sleep(Duration::from_millis(1500)).await;
         end.send(true).expect("watched");
@@ -287,6 +291,6 @@ async fn without_probes_the_task_ends() {
     let (health, seen) = watch::channel(Health { started: false, ready: false, unhealthy: None });
     let (_end, ending) = watch::channel(false);
     let state = ProbeState::new(&target.container, None);
-    watch_health(&target, Watching { age: Duration::ZERO, state, health, ending, notice: |_| () }).await;
+    watch_health(&target, Watching { age: Duration::ZERO, state, health, ending, report: |_| () }).await;
     assert_eq!(letter(*seen.borrow()), 'r');
 }

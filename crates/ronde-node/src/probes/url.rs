@@ -19,7 +19,7 @@ pub(super) struct Url {
 }
 
 impl Url {
-    pub fn of(action: &HTTPGetAction, container: &Container, pod_ip: &str) -> Result<Self, String> {
+    pub fn for_action(action: &HTTPGetAction, container: &Container, pod_ip: &str) -> Result<Self, String> {
         let path = action.path.as_deref().unwrap_or_default();
         let path = path.split('#').next().unwrap_or_default();
         Ok(Self {

@@ -85,7 +85,7 @@ fn start(
         cgroup.join()?;
     }
     if let Root::Layers { layers, read_only, hidden, devices, user_attributes } = &spec.root {
-        root::build_and_enter(&root::Plan {
+        root::build_and_enter(&root::RootPlan {
             folder: folders.attempt,
             layers,
             read_only: *read_only,

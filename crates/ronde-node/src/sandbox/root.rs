@@ -37,7 +37,7 @@ const LINKS: [(&str, &str); 5] = [
 ];
 
 /// What a root is built from.
-pub struct Plan<'a> {
+pub struct RootPlan<'a> {
     /// A folder for this attempt alone.
     pub folder: &'a Path,
     pub layers: &'a [Layer],
@@ -51,7 +51,7 @@ pub struct Plan<'a> {
 }
 
 /// Builds the root and makes it ours. Nothing of the machine can be reached afterwards but what the plan names.
-pub fn build_and_enter(plan: &Plan<'_>) -> io::Result<()> {
+pub fn build_and_enter(plan: &RootPlan<'_>) -> io::Result<()> {
     // What happens to mounts from now on is our own affair.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let base = plan.folder.join("root");
@@ -93,7 +93,7 @@ fn below(base: &Path, path: &str) -> PathBuf {
     base.join(path.trim_start_matches('/'))
 }
 
-fn put_layer(plan: &Plan<'_>, base: &Path, number: usize, layer: &Layer) -> io::Result<()> {
+fn put_layer(plan: &RootPlan<'_>, base: &Path, number: usize, layer: &Layer) -> io::Result<()> {
     match layer {
         Layer::Folder { path, mode } => make_folder(&below(base, path), *mode),
         Layer::Link { path, to } => {
@@ -206,7 +206,7 @@ fn memory(place: &OwnedFd, options: &str, flags: MountFlags) -> io::Result<()> {
 }
 
 /// The folders that a container has for itself.
-fn put_own(plan: &Plan<'_>, root: BorrowedFd<'_>) -> io::Result<()> {
+fn put_own(plan: &RootPlan<'_>, root: BorrowedFd<'_>) -> io::Result<()> {
     let tmp = plan.folder.join("tmp");
     make_folder(&tmp, 0o1777)?;
     mount_bind(&tmp, name_of(&find(root, "/tmp", Missing::Folder)?))?;
@@ -249,7 +249,7 @@ fn put_sys(root: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn put_dev(plan: &Plan<'_>, root: BorrowedFd<'_>) -> io::Result<()> {
+fn put_dev(plan: &RootPlan<'_>, root: BorrowedFd<'_>) -> io::Result<()> {
     let place = find(root, "/dev", Missing::Folder)?;
     let options = c"mode=0755,size=65536k";
     mount("tmpfs", name_of(&place), "tmpfs", MountFlags::NOSUID, options)?;

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{
-    control::{Answer, Order},
+    control::{Order, SupervisorAnswer},
     folder::PodFolder,
     start::{self, Pod},
 };
@@ -49,7 +49,7 @@ pub async fn retire(folder: &PodFolder) -> io::Result<()> {
         }
         Ok(())
     };
-    let late = |_| io::Error::other(format!("the supervisor of {} does not quit", folder.path().display()));
+    let late = |_| io::Error::other(format!("the supervisor of {} did not exit in time", folder.path().display()));
     timeout(QUIT_TIMEOUT, gone).await.map_err(late)?
 }
 
@@ -113,8 +113,8 @@ async fn ask(stream: &mut BufReader<UnixStream>, order: &Order) -> io::Result<()
     let mut answer = Vec::new();
     stream.read_until(b'\n', &mut answer).await?;
     match serde_json::from_slice(&answer) {
-        Ok(Answer::Done) => Ok(()),
-        Ok(Answer::Failed { message }) => Err(io::Error::other(message)),
+        Ok(SupervisorAnswer::Done) => Ok(()),
+        Ok(SupervisorAnswer::Failed { message }) => Err(io::Error::other(message)),
         Err(_) => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }

@@ -13,7 +13,7 @@ use rustix::event::PollFlags;
 
 use super::{
     container::Container,
-    control::{Answer, FRAME_BYTES_MAX, FRAME_HEAD, Frame, LINE_BYTES_MAX},
+    control::{FRAME_BYTES_MAX, FRAME_HEAD, Frame, LINE_BYTES_MAX, SupervisorAnswer},
 };
 
 const CHUNK: usize = 64 << 10;
@@ -137,7 +137,7 @@ impl Connection {
             return;
         };
         loop {
-            match Frame::take(&mut self.received) {
+            match Frame::take_from(&mut self.received) {
                 Ok(None) => break,
                 Ok(Some((Frame::Stdin, bytes))) => container.feed(&bytes),
                 Ok(Some((Frame::CloseStdin, _))) => container.input_ended(),
@@ -171,7 +171,7 @@ impl Connection {
     }
 
     /// Says one line.
-    pub fn say(&mut self, answer: &Answer, now: Timestamp) {
+    pub fn send(&mut self, answer: &SupervisorAnswer, now: Timestamp) {
         let mut line = serde_json::to_vec(answer).unwrap_or_default();
         line.push(b'\n');
         self.push(&line, now);

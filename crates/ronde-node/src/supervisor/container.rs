@@ -409,7 +409,7 @@ pub fn remove_files(folder: &PodFolder, container: &str, number: u32) -> io::Res
     let attempt = folder.attempt(container, number);
     let trees = ["root", "layers", "tmp"].map(|part| fs::remove_dir_all(attempt.join(part)));
     let record = folder.record(container, number);
-    let files = [folder.entry(container, number), spare::of(&record)].map(fs::remove_file);
+    let files = [folder.entry(container, number), spare::spare_path(&record)].map(fs::remove_file);
     for removed in trees.into_iter().chain(files) {
         match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

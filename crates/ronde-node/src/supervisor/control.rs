@@ -23,7 +23,7 @@ pub enum Order {
 
 /// The answer to an order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
+pub enum SupervisorAnswer {
     Done,
     Failed { message: String },
 }
@@ -67,7 +67,7 @@ impl Frame {
     ///
     /// # Errors
     /// If what is there cannot be a frame.
-    pub fn take(buffer: &mut Vec<u8>) -> Result<Option<(Self, Vec<u8>)>, String> {
+    pub fn take_from(buffer: &mut Vec<u8>) -> Result<Option<(Self, Vec<u8>)>, String> {
         let Some((head, rest)) = buffer.split_at_checked(FRAME_HEAD) else { return Ok(None) };
         let kind = Self::from_byte(head[0]).ok_or_else(|| format!("no frame has kind {}", head[0]))?;
         let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
@@ -92,11 +92,11 @@ mod tests {
         for cut in 0..=all.len() {
             let mut buffer = all[..cut].to_vec();
             let mut seen = Vec::new();
-            while let Ok(Some(frame)) = Frame::take(&mut buffer) {
+            while let Ok(Some(frame)) = Frame::take_from(&mut buffer) {
                 seen.push(frame);
             }
             buffer.extend_from_slice(&all[cut..]);
-            while let Ok(Some(frame)) = Frame::take(&mut buffer) {
+            while let Ok(Some(frame)) = Frame::take_from(&mut buffer) {
                 seen.push(frame);
             }
             let expected = [
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        assert!(Frame::take(&mut vec![9, 0, 0, 0, 0]).is_err());
-        assert!(Frame::take(&mut vec![0, 255, 255, 255, 255]).is_err());
+        assert!(Frame::take_from(&mut vec![9, 0, 0, 0, 0]).is_err());
+        assert!(Frame::take_from(&mut vec![0, 255, 255, 255, 255]).is_err());
     }
 }

@@ -22,7 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::{
     connection::{Connection, Purpose},
     container::Container,
-    control::{Answer, Order},
+    control::{Order, SupervisorAnswer},
     folder::PodFolder,
     record::Unwritten,
 };
@@ -216,10 +216,10 @@ impl Supervisor {
                 Err(error) => Err(io::Error::other(error)),
             };
             let answer = match answer {
-                Ok(()) => Answer::Done,
-                Err(error) => Answer::Failed { message: error.to_string() },
+                Ok(()) => SupervisorAnswer::Done,
+                Err(error) => SupervisorAnswer::Failed { message: error.to_string() },
             };
-            self.connections[index].say(&answer, now);
+            self.connections[index].send(&answer, now);
         }
     }
 
@@ -254,7 +254,7 @@ impl Supervisor {
             return Ok(());
         }
         if self.containers.contains_key(&spec.name) {
-            return Err(io::Error::other(format!("container {} still runs", spec.name)));
+            return Err(io::Error::other(format!("container {} is still running", spec.name)));
         }
         if spec.pids == Pids::Pod && self.pause.is_none() {
             self.pause = Some(pause(self.alone)?);
@@ -305,7 +305,7 @@ impl Supervisor {
     fn tell_watchers(&mut self) {
         let now = now();
         for connection in self.connections.iter_mut().filter(|one| *one.purpose() == Purpose::Watching) {
-            connection.say(&Answer::Done, now);
+            connection.send(&SupervisorAnswer::Done, now);
         }
     }
 }

@@ -19,7 +19,7 @@ const BYTES: usize = 4096;
 /// Makes a file that must not be there yet.
 pub fn create(path: &Path, content: &impl Serialize) -> io::Result<()> {
     let bytes = padded(content)?;
-    write_over(&of(path), &bytes)?;
+    write_over(&spare_path(path), &bytes)?;
     // It gets its name when it is whole: a record that cannot be read would keep its attempt from ever being made.
     let fresh = path.with_extension("new");
     let made = write_over(&fresh, &bytes).and_then(|()| fs::hard_link(&fresh, path));
@@ -29,7 +29,7 @@ pub fn create(path: &Path, content: &impl Serialize) -> io::Result<()> {
 
 /// Replaces a file, or makes it.
 pub fn write(path: &Path, content: &impl Serialize) -> io::Result<()> {
-    let (spare, bytes) = (of(path), padded(content)?);
+    let (spare, bytes) = (spare_path(path), padded(content)?);
     write_over(&spare, &bytes)?;
     if renameat_with(CWD, &spare, CWD, path, RenameFlags::EXCHANGE).is_ok() {
         return Ok(());
@@ -40,7 +40,7 @@ pub fn write(path: &Path, content: &impl Serialize) -> io::Result<()> {
 }
 
 /// Where the spare of a file is.
-pub fn of(path: &Path) -> PathBuf {
+pub fn spare_path(path: &Path) -> PathBuf {
     path.with_extension("spare")
 }
 

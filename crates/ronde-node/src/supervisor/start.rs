@@ -77,7 +77,7 @@ pub fn main(alone: Alone, path: &Path) -> io::Result<()> {
             ready.read_to_string(&mut said)?;
             match said.as_str() {
                 "ready" => Ok(()),
-                "" => Err(io::Error::other("the supervisor ended at once")),
+                "" => Err(io::Error::other("the supervisor exited immediately")),
                 words => Err(io::Error::other(words.to_owned())),
             }
         }
@@ -124,7 +124,7 @@ fn lock(folder: &PodFolder) -> io::Result<OwnedFd> {
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| io::Error::other("the pod has a supervisor already"))?;
     if !is_wanted(folder) {
-        return Err(io::Error::other("the pod is not wanted any more"));
+        return Err(io::Error::other("the pod is no longer wanted"));
     }
     rustix::fs::ftruncate(&file, 0)?;
     rustix::io::write(&file, rustix::process::getpid().as_raw_nonzero().to_string().as_bytes())?;
@@ -212,7 +212,7 @@ mod tests {
         drop(living);
 
         assert!(refuse(&folder).unwrap());
-        assert_eq!(why(&folder), "the pod is not wanted any more");
+        assert_eq!(why(&folder), "the pod is no longer wanted");
         want(&folder, &pod).unwrap();
         lock(&folder).unwrap();
 

@@ -101,7 +101,7 @@ impl Worker {
 
     /// Opens the network namespace of the pod's supervisor.
     fn network_namespace(&self) -> io::Result<OwnedFd> {
-        let pid = client::living(&self.folder)?.ok_or_else(|| io::Error::other("the supervisor ended at once"))?;
+        let pid = client::living(&self.folder)?.ok_or_else(|| io::Error::other("the supervisor exited immediately"))?;
         Ok(fs::File::open(format!("/proc/{pid}/ns/net"))?.into_parts().0.into())
     }
 
@@ -172,7 +172,7 @@ impl Worker {
         tokio::task::spawn_blocking(move || {
             let removed = (0..attempt).try_for_each(|before| remove_files(&folder, &name, before));
             if let Err(error) = removed {
-                tracing::warn!(pod, container = name, %error, "files of an earlier attempt stay");
+                tracing::warn!(pod, container = name, %error, "cannot remove the files of an earlier attempt");
             }
         });
     }
@@ -208,7 +208,7 @@ impl Worker {
                 let folder = folder.clone();
                 async move {
                     if let Err(error) = client::order(&folder, &order).await {
-                        tracing::debug!(%error, "a signal is not delivered");
+                        tracing::debug!(%error, "cannot deliver a signal");
                     }
                 }
             };

@@ -95,7 +95,7 @@ impl Worker {
                     notes.health = Some(health);
                 }
             }
-            Note::Notice(notice) => self.tell(&notice),
+            Note::PodEvent(event) => self.record_event(&event),
             Note::Event { container, reason, message } => self.event(Severity::Warning, &container, reason, message),
         }
     }
@@ -205,7 +205,7 @@ impl Worker {
             health,
             ending: is_ending,
             // An event that finds no room is not worth waiting for.
-            notice: move |notice| drop(events.try_send(Note::Notice(notice))),
+            report: move |event| drop(events.try_send(Note::PodEvent(event))),
         };
         let task = tokio::spawn(async move {
             // Never said: probes end with the order to stop.

@@ -25,7 +25,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use self::observe::Notes;
 use crate::{
-    lifecycle::{self, Action, Cause, Decision, Sandbox, Seen},
+    lifecycle::{self, Action, Cause, Decision, PodSeen, Sandbox},
     node::Node,
     probes::Health,
     supervisor::{client::News, folder::PodFolder, record},
@@ -65,7 +65,7 @@ pub enum Note {
         attempt: u32,
         health: Health,
     },
-    Notice(lifecycle::Notice),
+    PodEvent(lifecycle::PodEvent),
     /// Something is worth telling, as an event.
     Event {
         container: String,
@@ -154,7 +154,7 @@ impl Worker {
                 Ok(Some(next)) => next,
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::warn!(pod = self.name(), error = %Causes(&error), "will try again");
+                    tracing::warn!(pod = self.name(), error = %Causes(&error), "retrying after an error");
                     RETRY
                 }
             };
@@ -176,7 +176,7 @@ impl Worker {
         self.recognise(&records);
         let containers = observe::containers(&self.uid, &records, &self.notes, made.as_ref().map(|made| made.made_at));
         // 2. What follows.
-        let decision = lifecycle::decide(&Seen {
+        let decision = lifecycle::decide(&PodSeen {
             pod: &self.pod,
             now,
             host_ip: self.node.host_ip(),

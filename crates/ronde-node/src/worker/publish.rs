@@ -9,7 +9,7 @@ use kube::{
 };
 
 use super::Worker;
-use crate::lifecycle::{Decision, Notice, Severity};
+use crate::lifecycle::{Decision, PodEvent, Severity};
 
 impl Worker {
     pub(super) fn api(&self) -> Api<Pod> {
@@ -19,8 +19,8 @@ impl Worker {
 
     /// Publishes the status if it has changed; returns whether the decision still stands.
     pub(super) async fn publish(&mut self, decision: &Decision) -> io::Result<bool> {
-        for notice in &decision.events {
-            self.tell(notice);
+        for event in &decision.events {
+            self.record_event(event);
         }
         if self.pod.status.as_ref() == Some(&decision.status) {
             return Ok(true);
@@ -57,15 +57,15 @@ impl Worker {
         }
     }
 
-    pub(super) fn tell(&self, notice: &Notice) {
-        let is_warning = notice.severity == Severity::Warning;
-        self.ctx.events.about_part(&self.pod, &notice.field_path, is_warning, &notice.reason, notice.message.clone());
+    pub(super) fn record_event(&self, event: &PodEvent) {
+        let is_warning = event.severity == Severity::Warning;
+        self.ctx.events.about_part(&self.pod, &event.field_path, is_warning, &event.reason, event.message.clone());
     }
 
     /// An event of a whole pod or of one of its containers.
     pub(super) fn event(&self, severity: Severity, container: &str, reason: &str, message: impl Into<String>) {
         let field_path = if container.is_empty() { String::new() } else { format!("spec.containers{{{container}}}") };
-        self.tell(&Notice { severity, reason: reason.to_owned(), message: message.into(), field_path });
+        self.record_event(&PodEvent { severity, reason: reason.to_owned(), message: message.into(), field_path });
     }
 
     /// Deletes the object for good, and the pod's folder.

@@ -165,7 +165,7 @@ impl Worker {
         if matches!(sandbox, Sandbox::Ready { .. }) && (was_put || was_found) {
             let sources = self.sources();
             if let Err(cause) = self.put_volumes(&sources, now).await {
-                tracing::debug!(pod = self.name(), why = cause.message, "volumes stay as they are");
+                tracing::debug!(pod = self.name(), why = cause.message, "cannot update the volumes");
                 self.volumes_of = Some(newest);
             }
         }
@@ -248,9 +248,9 @@ impl Worker {
             return Ok(Vec::new());
         }
         let owner = (self.uid.clone(), container.name.clone());
-        self.node.gpus_taken.lock().take(owner, wanted, self.node.gpus.len()).map_err(|free| Cause {
+        self.node.gpus_taken.lock().assign(owner, wanted, self.node.gpus.len()).map_err(|free| Cause {
             reason: "CreateContainerError".to_owned(),
-            message: format!("{wanted} GPUs are asked for, {free} are free"),
+            message: format!("requested {wanted} GPUs, {free} available"),
         })
     }
 

@@ -11,7 +11,7 @@ use std::{io, os::fd::OwnedFd, path::PathBuf, time::Duration};
 use ronde_node::{
     instances as marks,
     machine::rootless,
-    net::Place,
+    net::NetworkPlace,
     start,
     sweep::{self, Swept},
 };
@@ -139,9 +139,9 @@ fn sweep(data_dir: &DataDir, context: &Context) -> Result<Swept, Box<dyn Failure
     let is_home = rootless::living_holder(&node.join("holder.lock")).map_err(fail)?.is_some();
     let place = if is_home {
         let home = Alone::check().and_then(|alone| rootless::enter(alone, &node)).map_err(fail)?;
-        Place::Own(home.network)
+        NetworkPlace::Own(home.network)
     } else {
-        Place::Host
+        NetworkPlace::Host
     };
     let is_allowed = is_home || context.environment.is_root;
     let runtime = client::runtime()?;
@@ -149,7 +149,7 @@ fn sweep(data_dir: &DataDir, context: &Context) -> Result<Swept, Box<dyn Failure
     let mut swept = runtime.block_on(sweep::sweep(data_dir.path(), place)).map_err(fail)?;
     // Pods of a directory that was here before, which have lost their folders.
     let name = start::instance(data_dir.path());
-    let on_host = place.filter(|place| matches!(place, Place::Host));
+    let on_host = place.filter(|place| matches!(place, NetworkPlace::Host));
     swept.pods += runtime.block_on(marks::remove(&name, on_host)).map_err(fail)?;
     rootless::leave(&node).map_err(fail)?;
     Ok(swept)

@@ -5,7 +5,7 @@
 
 use std::{io, path::Path, time::Duration};
 
-use ronde_node::{instances, net::Place, presence::Presence, start};
+use ronde_node::{instances, net::NetworkPlace, presence::Presence, start};
 use rustix::fs::{Mode, OFlags};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -50,7 +50,7 @@ impl Watch {
 
 /// Ends the pods and removes what the kernel has of this instance.
 pub fn clean_up(runtime: &Runtime, data_dir: &Path, context: &Context) {
-    let place = context.environment.is_root.then_some(Place::Host);
+    let place = context.environment.is_root.then_some(NetworkPlace::Host);
     let removed = runtime.block_on(instances::remove(&start::instance(data_dir), place.as_ref()));
     if let Err(error) = removed {
         context.printer.warn(format_args!("cannot remove what is left of the pods: {error}"));

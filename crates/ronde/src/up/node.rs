@@ -194,8 +194,8 @@ pub fn start(
     };
     let start = prepared.start(client.clone(), server.endpoint(), &tasks, stop);
     let started = runtime.block_on(start).map_err(|source| NodeError::Start { source })?;
-    let Started { names, isolation, missing, door, node, agent } = started;
-    server.connect_nodes(door);
+    let Started { names, isolation, missing, kubelet_api, node, agent } = started;
+    server.connect_nodes(kubelet_api);
     let scheduler = placing.tell(Scheduler::for_machine());
     let runner = runtime.block_on(controllers(client, &node.folder, agent, scheduler));
     let runner = runner.map_err(|source| NodeError::Controllers { source: Box::new(source) })?;

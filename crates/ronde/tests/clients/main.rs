@@ -1,8 +1,9 @@
 //! kubectl and Helm against the real `ronde up` process: what a user types and what they see.
 //!
 //! Each transcript in `transcripts/` is a script of commands with everything the real kube-apiserver made the client
-//! print; ours has to make it print the same. Every test has its own home and its own instance. What takes two
-//! processes at a time (watches, waits) is in `live`. Nothing here talks HTTP: that is the conformance suite.
+//! print; ours has to make it print the same, but for sentences that are a server's own (`[..]`). Every test has its own
+//! home and its own instance. What takes two processes at a time (watches, waits) is in `live`. Nothing here talks HTTP:
+//! that is the conformance suite.
 //!
 //! Against another server: `RONDE_CLIENTS_KUBECONFIG=FILE cargo test -p ronde --test clients -- --test-threads=1`;
 //! with `RONDE_CLIENTS_RECORD=1` in addition, what differs is written down as the new expectation.

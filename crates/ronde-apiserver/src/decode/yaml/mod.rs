@@ -19,7 +19,7 @@ const ALIAS_GROWTH_MAX: usize = 400_000;
 /// How many duplicate keys are listed.
 const DUPLICATES_MAX: usize = 100;
 
-/// Reads the first YAML document; the error is a text like those of the real server.
+/// Reads the first YAML document.
 ///
 /// # Errors
 /// If it is not YAML, or cannot be JSON.
@@ -34,11 +34,7 @@ pub fn parse(body: &[u8]) -> Result<Decoded, String> {
     let text = str::from_utf8(body).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
     let mut composer = Composer { left: 2 * body.len() + ALIAS_GROWTH_MAX, ..Composer::default() };
     let value = composer.first_document(text)?;
-    let mut problems = Vec::new();
-    if !composer.duplicates.is_empty() {
-        problems.push(format!("yaml: unmarshal errors:\n{}", composer.duplicates.join("\n")));
-    }
-    Ok(Decoded { value, problems })
+    Ok(Decoded { value, problems: composer.duplicates })
 }
 
 #[derive(Default)]
@@ -91,7 +87,7 @@ impl Composer {
         };
         let mut root = None;
         for event in Parser::new_from_str_with_options(text, options) {
-            let (event, span) = event.map_err(|error| told(&error))?;
+            let (event, span) = event.map_err(|error| scan_error(&error))?;
             if event == Event::DocumentEnd {
                 // What follows is not looked at, be it another document or nonsense.
                 break;
@@ -170,7 +166,7 @@ impl Composer {
 
     fn spend(&mut self, size: usize) -> Result<(), String> {
         let left = self.left.checked_sub(size);
-        self.left = left.ok_or_else(|| "yaml: document contains excessive aliasing".to_owned())?;
+        self.left = left.ok_or_else(|| "yaml: too large once its aliases are expanded".to_owned())?;
         Ok(())
     }
 
@@ -178,12 +174,12 @@ impl Composer {
         if self.open.len() + height < DEPTH_MAX {
             return Ok(());
         }
-        Err(format!("yaml: exceeded max depth of {DEPTH_MAX}"))
+        Err(format!("yaml: nested deeper than {DEPTH_MAX} levels"))
     }
 }
 
-/// The parser's error in the shape of the real server's.
-fn told(error: &ScanError) -> String {
+/// The parser's error, with its line.
+fn scan_error(error: &ScanError) -> String {
     format!("yaml: line {}: {}", error.marker().line(), error.info())
 }
 
@@ -223,7 +219,7 @@ fn insert(fields: &mut Map<String, Value>, name: String, value: Value, line: usi
         Some(earlier) => {
             drop(mem::replace(earlier, value));
             if duplicates.len() < DUPLICATES_MAX {
-                duplicates.push(format!("  line {line}: key {} already set in map", strict::quoted(&name)));
+                duplicates.push(format!("line {line}: key {} already set in map", strict::quoted(&name)));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Scenarios with a transcript, and a seeded world in which everything happens at once.
+//! Scenarios with a transcript, and a seeded clock_and_ids in which everything happens at once.
 
 use std::{collections::VecDeque, fmt::Write as _};
 
@@ -8,7 +8,7 @@ use super::{
     Propagation::{Background, Foreground, Orphan},
     *,
 };
-use crate::store::Place;
+use crate::store::NamespacedName;
 
 const NAMESPACE: &str = "n";
 /// More steps than this for one object means that the collector goes round in circles.
@@ -16,7 +16,7 @@ const STEPS_PER_OBJECT: usize = 40;
 
 /// A store with the delete semantics of the API, and a collector that works on it.
 #[derive(Default)]
-struct World {
+struct ClockAndIds {
     objects: BTreeMap<Uid, Stored>,
     revision: Revision,
     graph: Graph,
@@ -46,7 +46,7 @@ fn graph() -> Graph {
 
 fn object(name: &str, owners: Vec<Owner>) -> Object {
     Object {
-        key: Key { collection: "configmaps".into(), place: Place::new(NAMESPACE, name) },
+        key: Key { collection: "configmaps".into(), place: NamespacedName::new(NAMESPACE, name) },
         uid: name.into(),
         revision: 0,
         owners,
@@ -68,21 +68,21 @@ fn owner(text: &str) -> Owner {
     }
 }
 
-impl World {
+impl ClockAndIds {
     fn new() -> Self {
         Self { graph: graph(), ..Self::default() }
     }
 
     /// Reads `a; b:a!,c; d*`: an object `a`, one that is owned by `a` (which it blocks) and `c`, one that is held.
     fn with(text: &str) -> Self {
-        let mut world = Self::new();
+        let mut clock_and_ids = Self::new();
         for entry in text.split(';').map(str::trim) {
             let (name, owners) = entry.split_once(':').unwrap_or((entry, ""));
             let owners = owners.split(',').filter(|owner| !owner.is_empty()).map(owner).collect();
             let is_held = name.ends_with('*');
-            world.put(Stored { object: object(name.trim_end_matches('*'), owners), is_held });
+            clock_and_ids.put(Stored { object: object(name.trim_end_matches('*'), owners), is_held });
         }
-        world
+        clock_and_ids
     }
 
     fn put(&mut self, mut stored: Stored) {
@@ -223,15 +223,15 @@ impl World {
 
 /// Sets up objects, deletes some, lets the collector finish; checks what it did and what is left.
 fn check(name: &str, objects: &str, deleted: &[(&str, Propagation)], log: &[&str], left: &str) {
-    let mut world = World::with(objects);
-    world.settle();
-    assert!(world.log.is_empty(), "{name}: {:?} before anything was deleted", world.log);
+    let mut clock_and_ids = ClockAndIds::with(objects);
+    clock_and_ids.settle();
+    assert!(clock_and_ids.log.is_empty(), "{name}: {:?} before anything was deleted", clock_and_ids.log);
     for (uid, propagation) in deleted {
-        world.delete(uid, *propagation);
+        clock_and_ids.delete(uid, *propagation);
     }
-    world.settle();
-    assert_eq!(world.log, log, "{name}");
-    assert_eq!(world.left(), left, "{name}");
+    clock_and_ids.settle();
+    assert_eq!(clock_and_ids.log, log, "{name}");
+    assert_eq!(clock_and_ids.left(), left, "{name}");
 }
 
 #[test]
@@ -336,12 +336,12 @@ fn circles_are_opened() {
 #[test]
 fn finalizers_set_beforehand_are_honoured() {
     let check = |has_orphan: bool, expected: Propagation| {
-        let mut world = World::with("o; d:o");
-        world
+        let mut clock_and_ids = ClockAndIds::with("o; d:o");
+        clock_and_ids
             .change("d", |stored| (stored.object.has_orphan, stored.object.has_foreground) = (has_orphan, !has_orphan));
-        world.delete("o", Background);
-        world.deliver(usize::MAX);
-        let steps: Vec<Step> = world.graph.next_actions().into_iter().map(|action| action.step).collect();
+        clock_and_ids.delete("o", Background);
+        clock_and_ids.deliver(usize::MAX);
+        let steps: Vec<Step> = clock_and_ids.graph.next_actions().into_iter().map(|action| action.step).collect();
         assert_eq!(steps, [Step::Delete { revision: 3, propagation: expected }]);
     };
     check(true, Orphan);
@@ -350,10 +350,10 @@ fn finalizers_set_beforehand_are_honoured() {
 
 /// Checks what becomes of `d`, which refers to an existing config map `o` in the way given.
 fn check_reference(name: &str, change: impl FnOnce(&mut Object), expected: Option<&str>) {
-    let mut world = World::with("o; d:o");
-    world.change("d", |stored| change(&mut stored.object));
-    world.deliver(usize::MAX);
-    let steps: Vec<Action> = world.graph.next_actions();
+    let mut clock_and_ids = ClockAndIds::with("o; d:o");
+    clock_and_ids.change("d", |stored| change(&mut stored.object));
+    clock_and_ids.deliver(usize::MAX);
+    let steps: Vec<Action> = clock_and_ids.graph.next_actions();
     let words: Vec<String> = steps.iter().map(|action| format!("{} {:?}", action.uid, action.step)).collect();
     match expected {
         None => assert!(words.is_empty(), "{name}: {words:?}"),
@@ -367,10 +367,10 @@ fn an_owner_is_looked_for_where_the_reference_says() {
     check_reference("another name", |d| d.owners[0].name = "other".into(), Some("d Delete"));
     check_reference("another kind", |d| d.owners[0].kind = "Secret".into(), Some("d Delete"));
     check_reference("another scope", |d| d.owners[0].kind = "Node".into(), Some("d Delete"));
-    check_reference("another namespace", |d| d.key.place = Place::new("m", "d"), Some("d Delete"));
+    check_reference("another namespace", |d| d.key.place = NamespacedName::new("m", "d"), Some("d Delete"));
     check_reference("an unknown kind", |d| d.owners[0].kind = "Unicorn".into(), None);
     check_reference("an unknown version", |d| d.owners[0].api_version = "v9".into(), None);
-    check_reference("from a cluster-scoped object", |d| d.key.place = Place::new("", "d"), None);
+    check_reference("from a cluster-scoped object", |d| d.key.place = NamespacedName::new("", "d"), None);
     check_reference(
         "one gone, one of an unknown kind",
         |d| {
@@ -429,25 +429,29 @@ fn a_late_owner_saves_its_dependents() {
 
 #[test]
 fn a_late_dependent_holds_up_its_owner() {
-    let mut world = World::with("d; o");
-    world.delete("o", Foreground);
-    world.deliver(usize::MAX);
-    assert_eq!(world.graph.next_actions()[0].step, Step::RemoveFinalizer(FOREGROUND));
-    world.change("d", |stored| stored.object.owners.push(owner("o!")));
-    world.settle();
-    assert_eq!(world.log, ["delete d Background", "finalize o foregroundDeletion"]);
+    let mut clock_and_ids = ClockAndIds::with("d; o");
+    clock_and_ids.delete("o", Foreground);
+    clock_and_ids.deliver(usize::MAX);
+    assert_eq!(clock_and_ids.graph.next_actions()[0].step, Step::RemoveFinalizer(FOREGROUND));
+    clock_and_ids.change("d", |stored| stored.object.owners.push(owner("o!")));
+    clock_and_ids.settle();
+    assert_eq!(clock_and_ids.log, ["delete d Background", "finalize o foregroundDeletion"]);
 }
 
 #[test]
 fn nothing_is_kept_of_what_is_gone() {
-    let mut world = World::with("o; d:o!; e:o,zzz; f:f");
-    world.settle();
+    let mut clock_and_ids = ClockAndIds::with("o; d:o!; e:o,zzz; f:f");
+    clock_and_ids.settle();
     for uid in ["o", "d", "e", "f"] {
-        world.delete(uid, Background);
+        clock_and_ids.delete(uid, Background);
     }
-    world.settle();
-    let Graph { nodes, dirty, pending, undecided, .. } = &world.graph;
-    assert!(nodes.is_empty() && dirty.is_empty() && pending.is_empty() && undecided.is_empty(), "{:?}", world.graph);
+    clock_and_ids.settle();
+    let Graph { nodes, dirty, pending, undecided, .. } = &clock_and_ids.graph;
+    assert!(
+        nodes.is_empty() && dirty.is_empty() && pending.is_empty() && undecided.is_empty(),
+        "{:?}",
+        clock_and_ids.graph
+    );
 }
 
 #[test]
@@ -506,7 +510,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
     prop::collection::vec(one, 1..80)
 }
 
-impl World {
+impl ClockAndIds {
     /// An object that exists now; ever so often one that is gone.
     fn pick(&self, index: prop::sample::Index) -> Option<Uid> {
         (!self.objects.is_empty()).then(|| index.get(&self.objects.keys().collect::<Vec<_>>()).to_string().into())
@@ -551,10 +555,10 @@ proptest! {
     /// is ever deleted (checked at every deletion), and at the end there is no garbage and nobody waits for nothing.
     #[test]
     fn whatever_happens_it_comes_to_rest(happenings in happenings()) {
-        let mut world = World::new();
+        let mut clock_and_ids = ClockAndIds::new();
         for happening in happenings {
-            world.happen(happening);
+            clock_and_ids.happen(happening);
         }
-        world.settle();
+        clock_and_ids.settle();
     }
 }

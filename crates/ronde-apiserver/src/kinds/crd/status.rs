@@ -27,7 +27,7 @@ pub fn accepted_status<'c>(crd: &Value, others: impl IntoIterator<Item = &'c Val
         };
         set(&mut conditions, established, now);
     }
-    if let Some(approval) = Approval::of(crd) {
+    if let Some(approval) = Approval::of_crd(crd) {
         set(&mut conditions, approval.condition(), now);
     }
     status.insert("conditions".to_owned(), Value::Array(conditions));
@@ -159,7 +159,7 @@ pub(super) enum ApprovalState {
 
 impl Approval {
     /// None for groups that need no approval.
-    pub fn of(crd: &Value) -> Option<Self> {
+    pub fn of_crd(crd: &Value) -> Option<Self> {
         let group = text(&crd["spec"]["group"]);
         let protected = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
         if !protected("k8s.io") && !protected("kubernetes.io") {

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::error::field_and_kind;
+
 use super::{accepted_status, default_crd, is_served, prepare_create, prepare_update, validate_crd};
 
 /// Definitions that were sent to the real server, with what it answered.
@@ -20,10 +22,12 @@ fn definitions_fare_as_in_the_real_server() {
             Some(old) => prepare_update(&mut crd, old),
         }
         let ours: Vec<String> = validate_crd(&crd, old).iter().map(ToString::to_string).collect();
-        let real: Vec<&str> = case["errors"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let ours: Vec<&str> = ours.iter().map(|error| field_and_kind(error)).collect();
+        let real = case["errors"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let real: Vec<&str> = real.map(field_and_kind).collect();
         let mut differs = |what: String| different.push(format!("{} {what}", case["name"]));
-        ours.iter().filter(|error| !real.contains(&error.as_str())).for_each(|error| differs(format!("ours {error}")));
-        real.iter().filter(|error| !ours.iter().any(|our| our == *error)).for_each(|e| differs(format!("real {e}")));
+        ours.iter().filter(|error| !real.contains(error)).for_each(|error| differs(format!("ours {error}")));
+        real.iter().filter(|error| !ours.contains(error)).for_each(|error| differs(format!("real {error}")));
         if let Some(result) = case["result"].as_object() {
             for field in ["spec", "status"] {
                 if crd[field] != result[field] {

@@ -1,9 +1,9 @@
-//! Checks that an applied configuration fits the schema, in the words of the real server.
+//! Checks that an applied configuration fits the schema.
 //!
 //! This is what server-side apply checks before it merges: types, unknown fields, list keys and duplicates. Values are
 //! checked by the kind's validation, later and on the merged object.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,10 @@ use super::{
     element::Element,
     place::{NoElement, Place},
 };
-use crate::schema::{Format, ListType, Node, Type};
+use crate::{
+    decode::described,
+    schema::{Format, ListType, Node, Type},
+};
 
 /// Returns what is wrong with the configuration, as one text.
 ///
@@ -40,20 +43,20 @@ impl Checker {
             (_, Value::Null) => {}
             (Type::Object | Type::Any, Value::Object(fields)) => self.check_fields(fields, place),
             (Type::Array | Type::Any, Value::Array(items)) => self.check_items(items, place),
-            (Type::Object, other) => self.error(&format!("expected map, got &{{{}}}", plain(other))),
-            (Type::Array, other) => self.error(&format!("expected list, got &{{{}}}", plain(other))),
+            (Type::Object, other) => self.error(&format!("expected an object, got {}", described(other))),
+            (Type::Array, other) => self.error(&format!("expected a list, got {}", described(other))),
             (Type::Integer | Type::Number, other) if !other.is_number() => {
-                self.error(&format!("expected numeric (int or float), got {}", type_name(other)));
+                self.error(&format!("expected a number, got {}", described(other)));
             }
             (Type::Boolean, other) if !other.is_boolean() => {
-                self.error(&format!("expected boolean, got &{{{}}}", plain(other)));
+                self.error(&format!("expected a boolean, got {}", described(other)));
             }
             // Formats other than bytes (times, quantities, ports by name) take any scalar.
             (Type::String, other) if !other.is_string() && !takes_any_scalar(node) => {
-                self.error(&format!("expected string, got &value.valueUnstructured{{Value:{}}}", literal(other)));
+                self.error(&format!("expected a string, got {}", described(other)));
             }
             (Type::String | Type::IntOrString, other @ (Value::Array(_) | Value::Object(_))) => {
-                self.error(&format!("expected any scalar, got &{{{}}}", plain(other)));
+                self.error(&format!("expected a scalar, got {}", described(other)));
             }
             _ => {}
         }
@@ -126,48 +129,4 @@ fn words(why: NoElement<'_>) -> String {
         NoElement::ListInSet => "not supported: associative list with lists as elements",
     };
     fixed.to_owned()
-}
-
-fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}
-
-/// A value as Go prints it with `%v`.
-fn plain(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(" ")),
-        Value::Object(fields) => {
-            let pairs: Vec<String> = fields.iter().map(|(name, value)| format!("{name}:{}", plain(value))).collect();
-            format!("map[{}]", pairs.join(" "))
-        }
-        scalar => scalar.to_string(),
-    }
-}
-
-/// A value as Go prints it with `%#v`.
-fn literal(value: &Value) -> String {
-    match value {
-        Value::Null => "interface {}(nil)".to_owned(),
-        Value::Array(items) => {
-            format!("[]interface {{}}{{{}}}", items.iter().map(literal).collect::<Vec<_>>().join(", "))
-        }
-        Value::Object(fields) => {
-            let mut text = "map[string]interface {}{".to_owned();
-            for (i, (name, value)) in fields.iter().enumerate() {
-                let comma = if i > 0 { ", " } else { "" };
-                let _ = write!(text, "{comma}{:?}:{}", name, literal(value));
-            }
-            text + "}"
-        }
-        scalar => scalar.to_string(),
-    }
 }

@@ -1,11 +1,8 @@
-//! What can be wrong with a strategic merge patch, and the real server's codes and words for it.
+//! What can be wrong with a strategic merge patch, and the real server's codes for it.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::{
-    error::ApiError,
-    patch::{rejected, shown},
-};
+use crate::{decode::described, error::ApiError, patch::rejected};
 
 /// A patch that cannot be merged.
 #[derive(Debug)]
@@ -24,25 +21,23 @@ impl Fault {
     pub(super) const SET_ORDER: Self = Self::BadDirective("invalid patch format of setElementOrder list");
 
     pub(super) fn not_a_list(found: &Value) -> Self {
-        Self::Other(format!("expected a []interface {{}}, but received a {}", shown::go_type(found)))
+        Self::Other(format!("expected a list, got {}", described(found)))
     }
 
     pub(super) fn not_an_object(found: &Value) -> Self {
-        Self::Other(format!("expected a map[string]interface {{}}, but received a {}", shown::go_type(found)))
+        Self::Other(format!("expected an object, got {}", described(found)))
     }
 
     pub(super) fn no_merge_key(item: &Map<String, Value>, key: &str) -> Self {
-        Self::Other(format!("map: {} does not contain declared merge key: {key}", shown::object(item)))
+        Self::Other(format!("{} has no `{key}`, by which the list is merged", json!(item)))
     }
 
     pub(super) fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> Self {
-        let (directive, patch) = (shown::as_text(directive), shown::object(patch));
-        Self::Other(format!("unknown patch type: {directive} in map: {patch}"))
+        Self::Other(format!("unknown directive `$patch: {directive}` in {}", json!(patch)))
     }
 
     pub(super) fn mixed_types(live: &[Value], change: &[Value]) -> Self {
-        let (live, change) = (shown::list(live), shown::list(change));
-        Self::Other(format!("list element types are not identical: [{live} {change}]"))
+        Self::Other(format!("list elements are not all of one type: {} and {}", json!(live), json!(change)))
     }
 }
 

@@ -2,11 +2,14 @@
 //!
 //! All lookups go through hash maps, so that a long list and a long patch cost no more than their lengths.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    mem,
+};
 
 use serde_json::{Map, Value};
 
-use crate::{patch::shown, schema::Node};
+use crate::schema::Node;
 
 use super::{Fault, PATCH, merge_object, order};
 
@@ -42,7 +45,8 @@ pub(super) fn element_kind(live: &[Value], change: &[Value]) -> Result<Kind, Fau
         Some(Value::Array(_)) => return Err(Fault::ListOfLists),
         Some(first) => first,
     };
-    if !all.all(|item| shown::go_type(item) == shown::go_type(kind)) {
+    let is_same = |item: &Value| mem::discriminant(item) == mem::discriminant(kind) && item.is_f64() == kind.is_f64();
+    if !all.all(is_same) {
         return Err(Fault::mixed_types(live, change));
     }
     Ok(if kind.is_object() { Kind::Object } else { Kind::Scalar })

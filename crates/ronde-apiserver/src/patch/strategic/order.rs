@@ -5,9 +5,9 @@
 
 use std::{borrow::Borrow, collections::HashMap, hash::Hash};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::{patch::shown, schema::Node};
+use crate::schema::Node;
 
 use super::{
     Fault, PATCH, SET_ORDER,
@@ -81,10 +81,8 @@ fn check(change: &[Value], wanted: &[Value], key: Option<&str>) -> Result<(), Fa
         place += 1;
     }
     if at < items.len() {
-        let (change, wanted) = (shown::list(change), shown::list(wanted));
-        return Err(Fault::Other(format!(
-            "The order in patch list:\n{change}\n doesn't match $setElementOrder list:\n{wanted}\n"
-        )));
+        let (change, wanted) = (json!(change), json!(wanted));
+        return Err(Fault::Other(format!("the order of {change} does not match $setElementOrder {wanted}")));
     }
     Ok(())
 }

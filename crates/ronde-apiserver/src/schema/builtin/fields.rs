@@ -16,7 +16,7 @@ pub(super) enum Hint {
     Patch(PatchHints),
     Atomic(bool),
     Default(&'static str),
-    /// The type of the field in error texts.
+    /// The name of the field's type.
     Name(String),
 }
 

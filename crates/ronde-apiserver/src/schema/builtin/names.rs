@@ -1,7 +1,7 @@
-//! Names of the real server's types that its decoding errors show (`… of type v1.PullPolicy`).
+//! Names of the real server's types (`v1.PullPolicy`), by which the values of enums are found for OpenAPI.
 //!
 //! Only what a schema does not tell: named strings and maps. Rows name one or more types, then `field=Type` pairs;
-//! `[]` or `map[…]` in front of the type as the errors write it, and the package where it is not `v1`.
+//! `[]` or `map[…]` in front of the type, and the package where it is not `v1`.
 
 use super::Table;
 

@@ -109,7 +109,7 @@ fn scalars_know_their_format_and_their_zero() {
 }
 
 #[test]
-fn types_carry_the_names_of_error_texts() {
+fn types_carry_their_names() {
     let name = |path| at(POD, path).type_name.to_string();
     assert_eq!(name("spec"), "v1.PodSpec");
     assert_eq!(name("spec.restartPolicy"), "v1.RestartPolicy");

@@ -3,7 +3,7 @@
 //! What is not cut off would run for minutes here, and for days in larger objects.
 
 use proptest::prelude::*;
-use ronde_cel::{Answer, Decl, Expression, Wanted, WorkLeft};
+use ronde_cel::{Decl, Evaluation, Expression, Wanted, WorkLeft};
 use serde_json::{Value, json};
 
 use crate::schema::crd::{Compiled, build::build, props::Props};
@@ -29,7 +29,7 @@ fn schema() -> Value {
 }
 
 fn compile(rule: &str) -> Result<Expression, String> {
-    let decl = Decl::of(&schema(), true).expect("rules can see the schema");
+    let decl = Decl::from_schema(&schema(), true).expect("rules can see the schema");
     Expression::compile(rule, &decl, false, Wanted::Bool)
 }
 
@@ -50,12 +50,12 @@ fn large() -> Value {
 }
 
 /// Compiles and evaluates in a thread with a small stack.
-fn run(rule: String, object: Value) -> Result<Answer, String> {
+fn run(rule: String, object: Value) -> Result<Evaluation, String> {
     let work = move || {
         let expression = compile(&rule)?;
         let built = build(Props(&schema()));
         let node = built.set.node(built.root);
-        Ok(expression.evaluate(&object, Some(&object), node, &mut WorkLeft::of(WORK)).1)
+        Ok(expression.evaluate(&object, Some(&object), node, &mut WorkLeft::new(WORK)).1)
     };
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(work).expect("a thread");
     thread.join().expect("no panic")
@@ -159,7 +159,7 @@ fn evaluations_are_cut_off() {
     ];
     let object = large();
     for rule in rules {
-        assert_eq!(run(rule.to_owned(), object.clone()), Ok(Answer::TooExpensive), "{rule}");
+        assert_eq!(run(rule.to_owned(), object.clone()), Ok(Evaluation::TooExpensive), "{rule}");
     }
 }
 
@@ -167,10 +167,13 @@ fn evaluations_are_cut_off() {
 fn all_evaluations_of_an_object_share_their_work() {
     let expression = compile("self.deep == oldSelf.deep").expect("a rule");
     let (object, built) = (large(), build(Props(&schema())));
-    let mut left = WorkLeft::of(250_000);
+    let mut left = WorkLeft::new(250_000);
     let mut answer = || expression.evaluate(&object, Some(&object), built.set.node(built.root), &mut left).1;
     // Each compares 100,000 items.
-    assert_eq!([answer(), answer(), answer()], [Answer::Bool(true), Answer::Bool(true), Answer::TooExpensive]);
+    assert_eq!(
+        [answer(), answer(), answer()],
+        [Evaluation::Bool(true), Evaluation::Bool(true), Evaluation::TooExpensive]
+    );
 }
 
 #[test]

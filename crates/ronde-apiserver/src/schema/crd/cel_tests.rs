@@ -1,6 +1,6 @@
 //! Compares rules with recordings of the real server's own library: messages, results, estimated and actual costs.
 
-use ronde_cel::{Answer, Decl, Expression, Wanted, WorkLeft};
+use ronde_cel::{Decl, Evaluation, Expression, Wanted, WorkLeft};
 use serde_json::Value;
 
 use crate::schema::crd::{build::build, props::Props};
@@ -8,21 +8,23 @@ use crate::schema::crd::{build::build, props::Props};
 /// Recorded with `apiextensions-apiserver` 0.34.4.
 const GOLDEN: &str = include_str!("rules.golden.json");
 
-fn result(rule: &str, answer: &Answer) -> String {
+fn result(rule: &str, answer: &Evaluation) -> String {
     match answer {
-        Answer::Bool(true) => "true".to_owned(),
-        Answer::Error(message) if message.starts_with("no such overload") => format!(
+        Evaluation::Bool(true) => "true".to_owned(),
+        Evaluation::Error(message) if message.starts_with("no such overload") => format!(
             "'{message}': call arguments did not match a supported operator, function or macro signature for rule: {rule}"
         ),
-        Answer::Error(message) => format!("{message} evaluating rule: {rule}"),
-        other => format!("failed rule: {rule}{}", if *other == Answer::Bool(false) { "" } else { " (too expensive)" }),
+        Evaluation::Error(message) => format!("{message} evaluating rule: {rule}"),
+        other => {
+            format!("failed rule: {rule}{}", if *other == Evaluation::Bool(false) { "" } else { " (too expensive)" })
+        }
     }
 }
 
 #[test]
 fn rules_do_what_they_do_in_the_real_server() {
     let golden: Value = serde_json::from_str(GOLDEN).expect("the recording is JSON");
-    let decl = Decl::of(&golden["schema"], true).expect("rules can see the schema");
+    let decl = Decl::from_schema(&golden["schema"], true).expect("rules can see the schema");
     let built = build(Props(&golden["schema"]));
     let object = &golden["object"];
     let mut different = Vec::new();
@@ -45,7 +47,7 @@ fn rules_do_what_they_do_in_the_real_server() {
                 if text("error").is_empty() {
                     differs("estimate", expression.max_cost.to_string(), case["cost"].to_string());
                     // The real server goes on counting after an error, which is of no use to anyone.
-                    if !matches!(answer, Answer::Error(_)) {
+                    if !matches!(answer, Evaluation::Error(_)) {
                         differs("cost", cost.to_string(), case["runtime"].to_string());
                     }
                 }

@@ -11,12 +11,12 @@ use crate::{
 /// Returns what is wrong with the defaults of a schema that stands at `path` in its definition.
 pub(super) fn check(compiled: &Compiled, path: &str) -> Vec<FieldError> {
     let mut checker = Checker { compiled, errors: Vec::new() };
-    checker.walk((compiled.root, compiled.node()), path, Place { inside_metadata: false, is_root: true });
+    checker.walk((compiled.root, compiled.node()), path, DefaultPlace { inside_metadata: false, is_root: true });
     checker.errors
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct DefaultPlace {
     inside_metadata: bool,
     is_root: bool,
 }
@@ -27,13 +27,14 @@ struct Checker<'c> {
 }
 
 impl Checker<'_> {
-    fn walk(&mut self, (id, node): (Id, Node<'_>), path: &str, place: Place) {
+    fn walk(&mut self, (id, node): (Id, Node<'_>), path: &str, place: DefaultPlace) {
         if let Some(default) = &node.data().default {
             self.check((id, node), default, &format!("{path}.default"), place);
         }
         // Not into additionalProperties: there is nothing to put a default into.
         if let (Some(inner), Some(inner_id)) = (node.items(), node.data().items) {
-            let place = Place { is_root: false, inside_metadata: place.inside_metadata && !inner.embedded_resource };
+            let place =
+                DefaultPlace { is_root: false, inside_metadata: place.inside_metadata && !inner.embedded_resource };
             self.walk((inner_id, inner), &format!("{path}.items"), place);
         }
         for (name, &id) in &node.data().properties {
@@ -41,12 +42,12 @@ impl Checker<'_> {
             let is_resource = place.is_root || node.embedded_resource;
             let enters = is_resource && matches!(name.as_str(), "metadata" | "apiVersion" | "kind");
             let inside_metadata = (place.inside_metadata || enters) && !property.embedded_resource;
-            let place = Place { is_root: false, inside_metadata };
+            let place = DefaultPlace { is_root: false, inside_metadata };
             self.walk((id, property), &format!("{path}.properties[{name}]"), place);
         }
     }
 
-    fn check(&mut self, node: (Id, Node<'_>), default: &Value, path: &str, place: Place) {
+    fn check(&mut self, node: (Id, Node<'_>), default: &Value, path: &str, place: DefaultPlace) {
         if !place.inside_metadata {
             let mut pruned = default.clone();
             prune::prune_part(&mut pruned, node.1);

@@ -19,8 +19,6 @@ mod rules;
 mod scalars;
 mod structural;
 
-pub mod shown;
-
 mod validate;
 
 #[cfg(test)]
@@ -124,7 +122,7 @@ pub fn load(schema: &Value) -> Compiled {
 /// Compiles the rules of a schema and of all schemas in it.
 fn load_rules(schema: Props<'_>, node: Node<'_>, id: Id, is_resource: bool, rules: &mut Rules) {
     let entries = schema.list("x-kubernetes-validations");
-    if let Some(decl) = Some(schema.0).filter(|_| !entries.is_empty()).and_then(|s| Decl::of(s, is_resource)) {
+    if let Some(decl) = Some(schema.0).filter(|_| !entries.is_empty()).and_then(|s| Decl::from_schema(s, is_resource)) {
         let compiled = entries.iter().map(build::rule).map(|rule| load_rule(schema, rule, &decl));
         rules.insert(id, compiled.collect());
     }
@@ -193,12 +191,9 @@ fn root_errors(schema: Props<'_>, path: &str, status: bool) -> Vec<FieldError> {
         let fields = schema.0.as_object().into_iter().flatten();
         let is_set = |value: &Value| !matches!(value, Value::Null | Value::Bool(false));
         if fields.into_iter().any(|(key, value)| is_set(value) && !ALLOWED.contains(&key.as_str())) {
-            let detail = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
-                          MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties \
-                          ExternalDocs Example XPreserveUnknownFields XValidations] fields are allowed at the root of the \
-                          schema if the status subresource is enabled";
-            let shown = Value::String(shown::schema(schema.0));
-            errors.push(FieldError::invalid(format!("{path}.openAPIV3Schema"), shown, detail).verbatim());
+            let allowed = ALLOWED.join(", ");
+            let detail = format!("with the status subresource, the root of the schema may have only {allowed}");
+            errors.push(FieldError::invalid(format!("{path}.openAPIV3Schema"), schema.0.clone(), detail));
         }
     }
     if schema.flag("nullable") {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use ronde_cel::{Decl, Expression, Wanted};
 
-use super::{build::rule, fieldpath::resolve, props::Props, shown};
+use super::{build::rule, fieldpath::resolve, props::Props};
 use crate::{
     error::{FieldError, FieldErrorKind},
     schema::Rule,
@@ -37,7 +37,7 @@ pub(super) fn check(schema: Props<'_>, path: &str, options: Options) -> Vec<Fiel
     let mut checker = Checker { options, total: 0, expensive: Vec::new() };
     let scope = Scope { forbids_default: None, inside_metadata: false, uncorrelated: None };
     let context = options.with_rules.then_some(Context { cardinality: Some(1), is_resource: true });
-    let found = checker.schema(Place { schema, path, scope: &scope, context }, true);
+    let found = checker.schema(SchemaPlace { schema, path, scope: &scope, context }, true);
     let mut errors = found.schema;
     errors.extend(found.rules);
     if checker.total > SCHEMA_COST_MAX {
@@ -71,7 +71,7 @@ struct Context {
 
 /// A schema in its surroundings.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct SchemaPlace<'a> {
     schema: Props<'a>,
     path: &'a str,
     scope: &'a Scope,
@@ -79,7 +79,7 @@ struct Place<'a> {
     context: Option<Context>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> SchemaPlace<'a> {
     /// The place of a schema inside this one.
     fn inner(self, schema: Props<'a>, path: &'a str, scope: &'a Scope) -> Self {
         Self { schema, path, scope, context: inner_context(self.schema, schema, self.context) }
@@ -137,8 +137,8 @@ struct Checker {
 }
 
 impl Checker {
-    fn schema(&mut self, place: Place<'_>, is_root: bool) -> Found {
-        let Place { schema, path, scope, .. } = place;
+    fn schema(&mut self, place: SchemaPlace<'_>, is_root: bool) -> Found {
+        let SchemaPlace { schema, path, scope, .. } = place;
         let mut found = Found::default();
         keywords(schema, path, scope, &mut found);
         if schema.flag("uniqueItems") {
@@ -178,7 +178,7 @@ impl Checker {
         found
     }
 
-    fn additional(&mut self, place: Place<'_>, found: &mut Found) {
+    fn additional(&mut self, place: SchemaPlace<'_>, found: &mut Found) {
         let schema = place.schema;
         let Some(additional) = schema.value("additionalProperties") else { return };
         let path = format!("{}.additionalProperties", place.path);
@@ -195,14 +195,14 @@ impl Checker {
         }
     }
 
-    fn rules(&mut self, place: Place<'_>, found: &mut Found) {
+    fn rules(&mut self, place: SchemaPlace<'_>, found: &mut Found) {
         let (schema, path) = (place.schema, format!("{}.x-kubernetes-validations", place.path));
         let entries = schema.list("x-kubernetes-validations");
         for (at, entry) in entries.iter().enumerate() {
             rule_texts(schema, entry, &format!("{path}[{at}]"), found);
         }
         let Some(context) = place.context.filter(|_| !entries.is_empty() && found.schema.is_empty()) else { return };
-        let Some(decl) = Decl::of(schema.0, context.is_resource) else {
+        let Some(decl) = Decl::from_schema(schema.0, context.is_resource) else {
             let what = "internal error: failed to construct type information for x-kubernetes-validations rules: unable \
                         to convert structural schema to CEL declarations";
             found.rules.push(FieldError::new(FieldErrorKind::Internal, path, Value::Null, what));
@@ -477,7 +477,7 @@ fn rule_texts(schema: Props<'_>, entry: &Value, path: &str, found: &mut Found) {
 }
 
 fn about_rule(path: String, entry: &Value, detail: String) -> FieldError {
-    FieldError::invalid(path, Value::String(shown::rule(entry)), detail).verbatim()
+    FieldError::invalid(path, entry.clone(), detail)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the factor is shown with one decimal")]

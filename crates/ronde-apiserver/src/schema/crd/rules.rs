@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use ronde_cel::{Answer, Expression, WorkLeft};
+use ronde_cel::{Evaluation, Expression, WorkLeft};
 
 use super::correlate::{OldItems, Pair, Remembered};
 use crate::{
@@ -176,7 +176,7 @@ impl Runner<'_> {
         }
         let (cost, answer) = expression.evaluate(spot.value, spot.old, spot.node, &mut self.work);
         let shown = shown_rule(&compiled.rule);
-        if answer == Answer::TooExpensive {
+        if answer == Evaluation::TooExpensive {
             let what = "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to \
                         call cost exceeds limit for rule";
             self.broken.errors.push(fail(format!("{what}: {shown}")));
@@ -189,12 +189,8 @@ impl Runner<'_> {
             return;
         }
         match answer {
-            Answer::Bool(true) => {}
-            Answer::Error(message) if message.starts_with("no such overload") => {
-                let what = "call arguments did not match a supported operator, function or macro signature for rule";
-                self.broken.errors.push(fail(format!("'{message}': {what}: {shown}")));
-            }
-            Answer::Error(message) => self.broken.errors.push(fail(format!("{message} evaluating rule: {shown}"))),
+            Evaluation::Bool(true) => {}
+            Evaluation::Error(message) => self.broken.errors.push(fail(format!("{message} evaluating rule: {shown}"))),
             _ => {
                 let error = self.failure(compiled, spot);
                 if expression.uses_old_self || !spot.ratchet.forgives() {
@@ -239,7 +235,7 @@ impl Runner<'_> {
     /// The message that a rule computes, if it is fit to be shown; `Err` if computing it spent the budget.
     fn message(&mut self, expression: &Expression, rule: &Rule, spot: Spot<'_>) -> Result<Option<String>, String> {
         let (cost, answer) = expression.evaluate(spot.value, spot.old, spot.node, &mut self.work);
-        if answer == Answer::TooExpensive {
+        if answer == Evaluation::TooExpensive {
             self.budget = None;
             let shown = rule.message_expression.as_deref().unwrap_or_default();
             let what = "no further validation rules will be run due to call cost exceeds limit for messageExpression";
@@ -250,7 +246,7 @@ impl Runner<'_> {
                            rules will be run";
             return Err(stopped.to_owned());
         }
-        let Answer::Text(text) = answer else { return Ok(None) };
+        let Evaluation::Text(text) = answer else { return Ok(None) };
         let text = text.trim();
         let fits = !text.is_empty() && text.len() <= MESSAGE_MAX && !text.contains('\n');
         Ok(fits.then(|| text.to_owned()))

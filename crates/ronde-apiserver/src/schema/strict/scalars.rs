@@ -43,10 +43,6 @@ pub(super) fn normalise(value: &mut Value, kind: Type, format: Option<Format>) -
     }
 }
 
-pub(super) fn is_fraction(value: &Value) -> bool {
-    value.is_number() && !value.as_i64().is_some_and(fits_int32)
-}
-
 fn of_type(is_it: bool) -> Result<(), Wrong> {
     if is_it { Ok(()) } else { Err(Wrong::Type) }
 }
@@ -67,7 +63,7 @@ fn integer(value: &Value, format: Option<Format>) -> Result<(), Wrong> {
 
 fn int_or_string(value: &Value) -> Result<(), Wrong> {
     let is_it = value.is_string() || value.as_i64().is_some_and(fits_int32);
-    if is_it { Ok(()) } else { Err(Wrong::FatalType("int32")) }
+    if is_it { Ok(()) } else { Err(Wrong::FatalType("int32 or a string")) }
 }
 
 fn written_quantity(value: &mut Value) -> Result<(), Wrong> {
@@ -90,7 +86,7 @@ fn number_text(number: &Number) -> String {
 }
 
 fn written_time(value: &mut Value, precision: time::Precision) -> Result<(), Wrong> {
-    let Value::String(text) = value else { return Err(Wrong::FatalType("string")) };
+    let Value::String(text) = value else { return Err(Wrong::FatalType("a string")) };
     if let Cow::Owned(canonical) = time::canonical(text, precision).map_err(Wrong::FatalForm)? {
         *text = canonical;
     }

@@ -81,7 +81,7 @@ impl NameServer {
         while let Ok(Ok(request)) = timeout(STREAM_IDLE, read_framed(&mut stream)).await {
             let Some(answer) = self.answer(&request, Transport::Stream).await else { return };
             if !matches!(timeout(STREAM_IDLE, write_framed(&mut stream, &answer)).await, Ok(Ok(()))) {
-                tracing::debug!(%client, "a client took no answer");
+                tracing::debug!(%client, "cannot send an answer to a client");
                 return;
             }
         }

@@ -62,7 +62,7 @@ impl Upstream {
             match timeout(PATIENCE, answer).await {
                 Ok(Ok(answer)) => return Some(answer),
                 Ok(Err(error)) => tracing::debug!(%server, %error, "a name server failed"),
-                Err(_) => tracing::debug!(%server, "a name server did not answer in time"),
+                Err(_) => tracing::debug!(%server, "a name server timed out"),
             }
         }
         None
@@ -89,7 +89,11 @@ async fn ask_by_stream(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8
     let mut stream = TcpStream::connect(server).await?;
     write_framed(&mut stream, question).await?;
     let answer = read_framed(&mut stream).await?;
-    if is_answer(question, &answer) { Ok(answer) } else { Err(io::Error::other("an answer to another question")) }
+    if is_answer(question, &answer) {
+        Ok(answer)
+    } else {
+        Err(io::Error::other("the answer does not match the question"))
+    }
 }
 
 /// Reads a message with its length before it.

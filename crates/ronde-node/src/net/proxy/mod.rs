@@ -26,7 +26,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::balance::Balancer;
 use self::plan::{Front, Protocol, Realm, Target};
-pub use self::plan::{Plan, plan};
+pub use self::plan::{ProxyPlan, plan};
 use super::netns::Netns;
 
 /// When an address was taken by somebody else: how long to wait for it to be free.
@@ -60,7 +60,7 @@ struct Listening {
 }
 
 /// Keeps the proxies as planned until told to stop, which ends connections under way, too; `tasks` counts them.
-pub async fn run(realms: Realms, mut plans: watch::Receiver<Plan>, tasks: TaskTracker, stop: CancellationToken) {
+pub async fn run(realms: Realms, mut plans: watch::Receiver<ProxyPlan>, tasks: TaskTracker, stop: CancellationToken) {
     let mut proxies =
         Proxies { realms, tasks, stop: stop.clone(), listening: BTreeMap::new(), failed: BTreeSet::new() };
     loop {
@@ -76,7 +76,7 @@ pub async fn run(realms: Realms, mut plans: watch::Receiver<Plan>, tasks: TaskTr
 }
 
 impl Proxies {
-    async fn adopt(&mut self, plan: &Plan) {
+    async fn adopt(&mut self, plan: &ProxyPlan) {
         let nodes = self.realms.nodes.len();
         let count = |front: &Front| if front.realm == Realm::Services { 1 } else { nodes };
         let wanted: BTreeMap<Socket, &Target> = plan
@@ -109,7 +109,7 @@ impl Proxies {
             }
             Err(error) => {
                 if self.failed.insert(socket) {
-                    tracing::warn!(address = %socket.0, %error, "cannot listen for a service, trying again");
+                    tracing::warn!(address = %socket.0, %error, "cannot listen on the address of a service, retrying");
                 }
             }
         }

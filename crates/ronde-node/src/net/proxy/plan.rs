@@ -20,7 +20,7 @@ const API_PORT: u16 = 443;
 const AFFINITY_DEFAULT: Duration = Duration::from_secs(10_800);
 
 /// All addresses that must be reached.
-pub type Plan = BTreeMap<Front, Target>;
+pub type ProxyPlan = BTreeMap<Front, Target>;
 
 /// Which of the namespaces an address is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,8 +62,8 @@ pub struct Target {
 }
 
 /// Plans the fronts of services, of pods' host ports, and of the API server.
-pub fn plan(view: &ClusterView, subnets: &Subnets, api_server: SocketAddr) -> Plan {
-    let mut plan = Plan::new();
+pub fn plan(view: &ClusterView, subnets: &Subnets, api_server: SocketAddr) -> ProxyPlan {
+    let mut plan = ProxyPlan::new();
     view.each_exposed(|service| add_service(&mut plan, service, subnets));
     for pod in &view.pods {
         add_host_ports(&mut plan, pod);
@@ -73,7 +73,7 @@ pub fn plan(view: &ClusterView, subnets: &Subnets, api_server: SocketAddr) -> Pl
     plan
 }
 
-fn add_service(plan: &mut Plan, service: &Exposed<'_>, subnets: &Subnets) {
+fn add_service(plan: &mut ProxyPlan, service: &Exposed<'_>, subnets: &Subnets) {
     let Some(address) = service.cluster_ip() else { return };
     // The API server and the name server answer there by themselves.
     if !subnets.services.contains(&address) || [subnets.api(), subnets.dns()].contains(&address) {
@@ -117,7 +117,7 @@ fn backends(service: &Exposed<'_>, port: &ServicePort) -> Vec<Backend> {
     found
 }
 
-fn add_host_ports(plan: &mut Plan, pod: &Pod) {
+fn add_host_ports(plan: &mut ProxyPlan, pod: &Pod) {
     let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else { return };
     let is_over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
     let address = status.pod_ip.as_deref().and_then(|address| address.parse::<Ipv4Addr>().ok());

@@ -75,8 +75,8 @@ impl Forward {
                     self.balancer.lock().served(from.ip(), backend, Instant::now());
                     return Some(server);
                 }
-                Ok(Err(error)) => tracing::debug!(%backend, %error, "an endpoint cannot be reached"),
-                Err(_) => tracing::debug!(%backend, "an endpoint does not answer"),
+                Ok(Err(error)) => tracing::debug!(%backend, %error, "cannot reach an endpoint"),
+                Err(_) => tracing::debug!(%backend, "an endpoint timed out"),
             }
         }
         None

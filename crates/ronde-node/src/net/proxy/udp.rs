@@ -61,7 +61,7 @@ impl Forward {
             match self.session(client).await {
                 Ok(Some(session)) => _ = session.server.send(&buffer[..length]).await,
                 Ok(None) => tracing::debug!(%client, "too many clients, datagram dropped"),
-                Err(error) => tracing::debug!(%client, %error, "no way to an endpoint, datagram dropped"),
+                Err(error) => tracing::debug!(%client, %error, "cannot reach an endpoint, datagram dropped"),
             }
         }
     }

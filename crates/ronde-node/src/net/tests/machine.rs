@@ -5,7 +5,7 @@
 use std::{net::Ipv4Addr, process::Command};
 
 use super::*;
-use crate::net::{links, remove_all, survey};
+use crate::net::{host_network, links, remove_all};
 
 /// Runs a test as a daemon whose own namespace is the machine's.
 async fn as_daemon<F, T>(test: F)
@@ -44,7 +44,7 @@ async fn connect_to_world() -> Netns {
 async fn inventory() -> Vec<String> {
     let netlink = Netns::here().netlink().await.unwrap();
     let mut all = links::names(&netlink).await.unwrap();
-    all.extend(survey::networks(&netlink).await.unwrap().iter().map(ToString::to_string));
+    all.extend(host_network::networks(&netlink).await.unwrap().iter().map(ToString::to_string));
     let rules = || Command::new("nft").args(["list", "ruleset"]).output();
     let rules = Netns::here().run(rules).await.map(|output| output.stdout).unwrap_or_default();
     all.extend(String::from_utf8(rules).unwrap().lines().map(str::to_owned));
@@ -63,14 +63,14 @@ async fn nothing_is_left_behind() {
         Netns::here().run(off).await.unwrap();
         let before = inventory().await;
         assert_eq!(before.first().map(|line| line.trim()), Some("0"), "forwarding is off at first");
-        let (network, _) = machine.open(Place::Host).await;
+        let (network, _) = machine.open(NetworkPlace::Host).await;
         let (_a, _b) = (Pod::new(&network, "a").await, Pod::new(&network, "b").await);
         assert_ne!(inventory().await, before);
         network.close().await;
-        remove_all(INSTANCE, machine.directory.path(), &Place::Host).await.unwrap();
+        remove_all(INSTANCE, machine.directory.path(), &NetworkPlace::Host).await.unwrap();
         assert_eq!(inventory().await, before);
-        remove_all(INSTANCE, machine.directory.path(), &Place::Host).await.unwrap();
-        let (network, _) = machine.open(Place::Host).await;
+        remove_all(INSTANCE, machine.directory.path(), &NetworkPlace::Host).await.unwrap();
+        let (network, _) = machine.open(NetworkPlace::Host).await;
         assert_eq!(network.subnets().services.to_string(), "10.96.0.0/16", "a new start finds the old choice");
     })
     .await;
@@ -84,7 +84,7 @@ async fn pods_reach_the_world_under_the_machines_address() {
     as_daemon(|machine| async move {
         let world = connect_to_world().await;
         let listener = world.listen_tcp((Ipv4Addr::UNSPECIFIED, 80).into()).await.unwrap();
-        let (network, missing) = machine.open(Place::Host).await;
+        let (network, missing) = machine.open(NetworkPlace::Host).await;
         assert_eq!(missing, []);
         assert!(network.has_outside());
         assert_eq!(network.host_ip(), Ipv4Addr::new(198, 51, 100, 1));
@@ -100,12 +100,12 @@ async fn pods_reach_the_world_under_the_machines_address() {
 #[tokio::test]
 async fn two_instances_share_a_machine() {
     as_daemon(|machine| async move {
-        let (first, _) = machine.open(Place::Host).await;
+        let (first, _) = machine.open(NetworkPlace::Host).await;
         let directory = tempfile::tempdir().unwrap();
         let options = NetworkOptions {
             instance: "other".to_owned(),
             state_dir: directory.path().to_owned(),
-            ..machine.options(Place::Host)
+            ..machine.options(NetworkPlace::Host)
         };
         let (second, _) = Network::open(options).await.unwrap();
         assert_eq!(second.subnets().pods.to_string(), "10.245.0.0/16");
@@ -113,7 +113,7 @@ async fn two_instances_share_a_machine() {
         let (a, b) = (Pod::new(&first, "a").await, Pod::new(&second, "b").await);
         a.serve(80).await;
         assert_eq!(b.ask((a.address, 80)).await.unwrap(), "a: hello", "through the machine");
-        remove_all("other", directory.path(), &Place::Host).await.unwrap();
+        remove_all("other", directory.path(), &NetworkPlace::Host).await.unwrap();
         assert_eq!(ask(&Netns::here(), (a.address, 80).into()).await.unwrap(), "a: hello");
     })
     .await;
@@ -123,7 +123,7 @@ async fn two_instances_share_a_machine() {
 async fn a_node_port_is_reached_by_the_machines_address() {
     as_daemon(|machine| async move {
         let world = connect_to_world().await;
-        let (network, _) = machine.open(Place::Host).await;
+        let (network, _) = machine.open(NetworkPlace::Host).await;
         let pod = Pod::new(&network, "a").await;
         pod.serve(8080).await;
         let spec = json!({"type": "NodePort", "clusterIP": "10.96.0.20", "ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}]});
@@ -140,7 +140,7 @@ async fn a_port_of_the_machine_is_not_in_a_services_way() {
     as_daemon(|machine| async move {
         let taken = TcpListener::bind("0.0.0.0:80").await.unwrap();
         serve(taken, "the machine's own".to_owned());
-        let (network, _) = machine.open(Place::Host).await;
+        let (network, _) = machine.open(NetworkPlace::Host).await;
         let pod = Pod::new(&network, "a").await;
         pod.serve(8080).await;
         let spec = json!({"clusterIP": "10.96.0.20", "ports": [{"port": 80, "protocol": "TCP"}]});
@@ -157,7 +157,7 @@ async fn subnets_in_use_are_left_alone() {
     as_daemon(|machine| async move {
         let netlink = Netns::here().netlink().await.unwrap();
         links::ensure_bridge(&netlink, "vpn", "10.244.7.1/24".parse().unwrap(), 1400).await.unwrap();
-        let (network, missing) = machine.open(Place::Host).await;
+        let (network, missing) = machine.open(NetworkPlace::Host).await;
         assert_eq!(network.subnets().pods.to_string(), "10.245.0.0/16");
         assert!(missing.iter().any(|missing| missing.what == "this machine has no default route"), "{missing:?}");
     })

@@ -20,7 +20,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{ClusterView, Missing, Netns, Network, NetworkOptions, Place};
+use super::{ClusterView, Missing, Netns, Network, NetworkOptions, NetworkPlace};
 
 const INSTANCE: &str = "test";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -55,7 +55,7 @@ impl Machine {
         }
     }
 
-    async fn open(&self, place: Place) -> (Network, Vec<Missing>) {
+    async fn open(&self, place: NetworkPlace) -> (Network, Vec<Missing>) {
         Network::open(self.options(place)).await.unwrap()
     }
 
@@ -64,11 +64,11 @@ impl Machine {
         self.open(self.own()).await.0
     }
 
-    fn own(&self) -> Place {
-        Place::Own(self.file.try_clone().unwrap())
+    fn own(&self) -> NetworkPlace {
+        NetworkPlace::Own(self.file.try_clone().unwrap())
     }
 
-    fn options(&self, place: Place) -> NetworkOptions {
+    fn options(&self, place: NetworkPlace) -> NetworkOptions {
         NetworkOptions {
             instance: INSTANCE.to_owned(),
             state_dir: self.directory.path().to_owned(),

@@ -76,14 +76,14 @@ impl<Io: AsyncRead> Reader<Io> {
                 if frame == Frame::GoAway {
                     return Ok(());
                 }
-                self.take(frame).await;
+                self.handle_frame(frame).await;
             }
             buffer.reserve(BUFFER_BYTES);
         }
         Ok(())
     }
 
-    async fn take(&mut self, frame: Frame) {
+    async fn handle_frame(&mut self, frame: Frame) {
         match frame {
             Frame::Open { stream, headers } => self.open(stream, headers).await,
             Frame::Data { stream, data } => {

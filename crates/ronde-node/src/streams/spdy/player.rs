@@ -39,18 +39,18 @@ impl Player {
     }
 
     pub async fn data(&mut self, stream: u32, data: &[u8]) {
-        self.say(Outgoing::Data(stream, data.to_vec().into())).await;
+        self.send_frame(Outgoing::Data(stream, data.to_vec().into())).await;
     }
 
     pub async fn close(&mut self, stream: u32) {
-        self.say(Outgoing::Close(stream)).await;
+        self.send_frame(Outgoing::Close(stream)).await;
     }
 
     pub async fn ping(&mut self, id: u32) {
-        self.say(Outgoing::Pong(id)).await;
+        self.send_frame(Outgoing::Pong(id)).await;
     }
 
-    async fn say(&mut self, outgoing: Outgoing) {
+    async fn send_frame(&mut self, outgoing: Outgoing) {
         self.send(|encoder, out| encoder.encode(&outgoing, out)).await;
     }
 

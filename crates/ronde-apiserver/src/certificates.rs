@@ -44,7 +44,7 @@ pub enum IdentityError {
     Tls(#[source] rustls::Error),
     #[error("`{0}` is damaged")]
     Damaged(PathBuf),
-    #[error("the machine has no randomness")]
+    #[error("the system has no random numbers")]
     Randomness,
 }
 

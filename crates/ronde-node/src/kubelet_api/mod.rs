@@ -13,7 +13,7 @@ use fs_err as fs;
 use futures::{FutureExt as _, future::BoxFuture};
 use http::{StatusCode, header};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use ronde_apiserver::nodes::{LogOptions, NodeDoor, PodAsk, What};
+use ronde_apiserver::nodes::{LogOptions, NodeApi, PodRequest, What};
 use tokio::{net::TcpStream, sync::watch};
 use tokio_util::sync::CancellationToken;
 
@@ -29,18 +29,18 @@ use crate::{
 };
 
 /// The node's side of the API server's door.
-pub struct Door {
+pub struct KubeletApi {
     node: Arc<Node>,
     sessions: Sessions,
 }
 
-impl Door {
+impl KubeletApi {
     /// Terminals and forwarded ports end with `stop`.
     pub fn new(node: Arc<Node>, stop: CancellationToken) -> Self {
         Self { node, sessions: Sessions::new(stop) }
     }
 
-    fn answer(&self, ask: PodAsk, request: Request) -> Response {
+    fn answer(&self, ask: PodRequest, request: Request) -> Response {
         let pod: Pod = serde_json::from_value(ask.pod).unwrap_or_default();
         let name = pod.metadata.name.clone().unwrap_or_default();
         let folder = self.node.pod_folder(pod.metadata.uid.as_deref().unwrap_or_default());
@@ -64,8 +64,8 @@ impl Door {
     }
 }
 
-impl NodeDoor for Door {
-    fn ask(&self, ask: PodAsk, request: Request) -> BoxFuture<'static, Response> {
+impl NodeApi for KubeletApi {
+    fn ask(&self, ask: PodRequest, request: Request) -> BoxFuture<'static, Response> {
         let answer = self.answer(ask, request);
         async move { answer }.boxed()
     }

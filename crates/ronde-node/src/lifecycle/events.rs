@@ -3,38 +3,38 @@
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 
 use super::{
-    course::Course,
-    decision::{Notice, Severity},
+    decision::{PodEvent, Severity},
+    ending::Ending,
     view::{Role, Unit, View},
 };
 
 /// Returns what is new in the status, each told once.
-pub(super) fn changes(view: &View<'_>, course: &Course, status: &PodStatus) -> Vec<Notice> {
-    let mut notices = Vec::new();
-    pod(view, course, status, &mut notices);
+pub(super) fn changes(view: &View<'_>, ending: &Ending, status: &PodStatus) -> Vec<PodEvent> {
+    let mut events = Vec::new();
+    pod(view, ending, status, &mut events);
     for unit in view.units() {
         let [old, new] = [view.old, status].map(|status| find(status, unit));
         if let Some(new) = new {
-            container(view, unit, (old, new), &mut notices);
+            container(view, unit, (old, new), &mut events);
         }
     }
-    notices
+    events
 }
 
-fn pod(view: &View<'_>, course: &Course, status: &PodStatus, notices: &mut Vec<Notice>) {
+fn pod(view: &View<'_>, ending: &Ending, status: &PodStatus, events: &mut Vec<PodEvent>) {
     let mut tell = |severity, reason: &str, message: &str| {
-        notices.push(Notice {
+        events.push(PodEvent {
             severity,
             reason: reason.to_owned(),
             message: message.to_owned(),
             field_path: String::new(),
         });
     };
-    if !course.is_ending && has_sandbox(view.old) && !has_sandbox(status) {
+    if !ending.is_ending && has_sandbox(view.old) && !has_sandbox(status) {
         tell(Severity::Normal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
     }
     if status.phase.as_deref() == Some("Failed")
-        && let Some(cause) = &course.failure
+        && let Some(cause) = &ending.failure
     {
         let severity = if cause.reason == "DeadlineExceeded" { Severity::Normal } else { Severity::Warning };
         tell(severity, &cause.reason, view.refused.map_or(&cause.message, |refused| &refused.message));
@@ -45,11 +45,11 @@ fn container(
     view: &View<'_>,
     unit: &Unit<'_>,
     (old, new): (Option<&ContainerStatus>, &ContainerStatus),
-    notices: &mut Vec<Notice>,
+    events: &mut Vec<PodEvent>,
 ) {
     let name = unit.name();
     let mut tell = |severity, reason: &str, message: String| {
-        notices.push(Notice { severity, reason: reason.to_owned(), message, field_path: unit.field_path() });
+        events.push(PodEvent { severity, reason: reason.to_owned(), message, field_path: unit.field_path() });
     };
     let is_begun = new.container_id.is_some() && new.container_id != old.and_then(|old| old.container_id.clone());
     if is_begun {

@@ -1,8 +1,10 @@
-//! What a request path means: which resource, which object, which subresource. Pure.
+//! What a request is about: which resource, which object, which subresource; and the path that says so. Pure.
 
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
+
+use crate::rbac::ResourceAttributes;
 
 /// The resource part of a request path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -57,6 +59,18 @@ impl Target {
             [plural, name] => Some(target("", plural, name, "")),
             [plural, name, sub] => Some(target("", plural, name, sub)),
             _ => None,
+        }
+    }
+
+    /// The resource as rights see it: a namespace is inside of itself.
+    pub fn attributes(&self) -> ResourceAttributes<'_> {
+        let is_namespace = self.group.is_empty() && self.plural == "namespaces";
+        ResourceAttributes {
+            group: &self.group,
+            resource: &self.plural,
+            subresource: &self.subresource,
+            namespace: if is_namespace { &self.name } else { &self.namespace },
+            name: &self.name,
         }
     }
 }

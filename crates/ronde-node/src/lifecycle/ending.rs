@@ -13,7 +13,7 @@ use super::{
 const GRACE_MIN: SignedDuration = SignedDuration::from_secs(2);
 const GRACE_DEFAULT_SECONDS: i64 = 30;
 
-pub(super) struct Course {
+pub(super) struct Ending {
     pub is_ending: bool,
     /// Ending, and no container runs any more.
     pub is_over: bool,
@@ -23,8 +23,8 @@ pub(super) struct Course {
     pub active_until: Option<Timestamp>,
 }
 
-impl Course {
-    pub fn of(view: &View<'_>) -> Self {
+impl Ending {
+    pub fn of_pod(view: &View<'_>) -> Self {
         let phase = of_containers(view, false);
         let active_until = active_until(view);
         let failure = failure(view, phase, active_until);
@@ -78,7 +78,7 @@ fn failure(view: &View<'_>, phase: Phase, active_until: Option<Timestamp>) -> Op
     let is_lost = !phase.is_terminal() && !view.is_deleted() && has_lost_its_only_run(view);
     is_lost.then(|| Cause {
         reason: "SandboxLost".to_owned(),
-        message: "The pod's processes are gone and its restart policy does not let them run again".to_owned(),
+        message: "The pod's processes are gone and its restart policy does not allow a restart".to_owned(),
     })
 }
 

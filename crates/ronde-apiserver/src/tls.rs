@@ -81,7 +81,7 @@ pub async fn serve(
                     drop(place);
                 });
             }
-            (Ok(_), Err(_)) => tracing::warn!(limit = CONNECTIONS_MAX, "too many connections: one more is closed"),
+            (Ok(_), Err(_)) => tracing::warn!(limit = CONNECTIONS_MAX, "too many connections: closing a new one"),
             // Out of file descriptors, most likely: wait for some to close.
             (Err(error), _) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -99,8 +99,8 @@ async fn connection(
     router: Router,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let patience = Patience::default();
-    let stream = Unstalled::new(stream, patience.clone());
+    let exemption = StallExemption::default();
+    let stream = Unstalled::new(stream, exemption.clone());
     let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
     let stream = Greeted::new(shaken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??);
     let mut server = auto::Builder::new(TokioExecutor::new());
@@ -108,7 +108,7 @@ async fn connection(
     server.http2().timer(TokioTimer::new()).keep_alive_interval(Some(HEAD_TIMEOUT)).max_concurrent_streams(1000);
     let service = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: http::Request<Incoming>| {
-        request.extensions_mut().insert(patience.clone());
+        request.extensions_mut().insert(exemption.clone());
         service.call(request)
     });
     let connection = server.serve_connection_with_upgrades(TokioIo::new(stream), service);
@@ -148,9 +148,9 @@ fn holder(api: &Api, request: &Request) -> Option<User> {
 
 /// Says whether a connection waits for its client as long as it takes; found in the extensions of its requests.
 #[derive(Clone, Default)]
-pub struct Patience(Arc<AtomicBool>);
+pub struct StallExemption(Arc<AtomicBool>);
 
-impl Patience {
+impl StallExemption {
     /// A person may be at the other end, who has paused the output of a terminal or is reading a log.
     pub fn grant(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -162,16 +162,16 @@ struct Unstalled<S> {
     stream: S,
     /// Runs while a write is waiting.
     stalled: Option<Pin<Box<Sleep>>>,
-    patience: Patience,
+    exemption: StallExemption,
 }
 
 impl<S> Unstalled<S> {
-    fn new(stream: S, patience: Patience) -> Self {
-        Self { stream, stalled: None, patience }
+    fn new(stream: S, exemption: StallExemption) -> Self {
+        Self { stream, stalled: None, exemption }
     }
 
     fn watch<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if result.is_ready() || self.patience.0.load(Ordering::Relaxed) {
+        if result.is_ready() || self.exemption.0.load(Ordering::Relaxed) {
             self.stalled = None;
             return result;
         }
@@ -295,7 +295,7 @@ mod tests {
     use tokio_rustls::{TlsConnector, client::TlsStream};
 
     use super::*;
-    use crate::identity::Identity;
+    use crate::certificates::Identity;
 
     /// As much as is under way between a client and the server.
     const PIPE_BYTES: usize = 64 << 10;
@@ -363,11 +363,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_nothing_is_given_up_unless_it_may_pause() {
         let (near, _far) = duplex(1);
-        let patience = Patience::default();
-        let mut stream = Unstalled::new(near, patience.clone());
+        let exemption = StallExemption::default();
+        let mut stream = Unstalled::new(near, exemption.clone());
         let error = stream.write_all(b"too much").await.expect_err("nobody reads");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        patience.grant();
+        exemption.grant();
         let waiting = tokio::time::timeout(STALL_TIMEOUT * 100, stream.write_all(b"too much"));
         assert!(waiting.await.is_err(), "it waits for as long as we look");
     }

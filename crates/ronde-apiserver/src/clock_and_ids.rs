@@ -7,7 +7,7 @@ use jiff::{Timestamp, fmt::strtime};
 
 /// A source of time and randomness.
 #[derive(Clone)]
-pub struct World {
+pub struct ClockAndIds {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     random: Arc<dyn Fn() -> u128 + Send + Sync>,
 }
@@ -15,7 +15,7 @@ pub struct World {
 /// Letters of generated names: no vowels, so that no words appear; nothing that looks like something else.
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-impl World {
+impl ClockAndIds {
     /// The machine's clock and randomness.
     #[expect(clippy::disallowed_methods, reason = "this is the rim: everything else gets them from here")]
     pub fn real() -> Self {
@@ -64,8 +64,8 @@ pub fn rfc3339(time: Timestamp) -> String {
     strtime::format("%Y-%m-%dT%H:%M:%SZ", time).expect("a timestamp in UTC has all of these parts")
 }
 
-impl fmt::Debug for World {
+impl fmt::Debug for ClockAndIds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("World").finish_non_exhaustive()
+        f.debug_struct("ClockAndIds").finish_non_exhaustive()
     }
 }

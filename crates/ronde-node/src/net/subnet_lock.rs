@@ -21,16 +21,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// The right to choose; given back when it is dropped.
 #[derive(Debug)]
-pub struct Turn {
+pub struct SubnetLock {
     _name: UnixDatagram,
 }
 
-impl Turn {
+impl SubnetLock {
     /// Waits for those before us; nothing if that takes too long.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub async fn take() -> io::Result<Option<Self>> {
+    pub async fn acquire() -> io::Result<Option<Self>> {
         let begun = Instant::now();
         loop {
             match UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(NAME)?) {
@@ -38,7 +38,7 @@ impl Turn {
                 Err(error) if error.kind() != io::ErrorKind::AddrInUse => return Err(error),
                 Err(_) if begun.elapsed() > PATIENCE => {
                     tracing::warn!(
-                        "another ronde has been choosing its subnets for {} s: not waiting for it",
+                        "another ronde has held the lock on subnets for {} s: going on without it",
                         PATIENCE.as_secs()
                     );
                     return Ok(None);
@@ -57,10 +57,10 @@ mod tests {
 
     #[tokio::test]
     async fn the_next_waits_for_its_turn() {
-        let first = Turn::take().await.unwrap();
+        let first = SubnetLock::acquire().await.unwrap();
         assert!(first.is_some());
-        assert!(timeout(10 * PAUSE, Turn::take()).await.is_err());
+        assert!(timeout(10 * PAUSE, SubnetLock::acquire()).await.is_err());
         drop(first);
-        assert!(Turn::take().await.unwrap().is_some());
+        assert!(SubnetLock::acquire().await.unwrap().is_some());
     }
 }
