@@ -81,7 +81,7 @@ impl TaintEviction {
 
     /// Forgets the taints that a node does not have any more.
     fn forget_others(&self, name: &str, node: Option<&Node>) {
-        let left: Vec<TaintName> = node.into_iter().flat_map(taints::of).map(name_of).collect();
+        let left: Vec<TaintName> = node.into_iter().flat_map(taints::of_node).map(name_of).collect();
         self.seen.lock().retain(|(of, taint), _| of != name || left.contains(taint));
     }
 }

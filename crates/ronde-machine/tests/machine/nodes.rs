@@ -23,7 +23,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 async fn taint_keys(cluster: &Cluster, node: &str) -> anyhow::Result<Vec<String>> {
     let node = cluster.all::<Node>().get(node).await?;
-    Ok(taints::of(&node).iter().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect())
+    Ok(taints::of_node(&node).iter().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect())
 }
 
 async fn is_running(cluster: &Cluster, name: &str) -> anyhow::Result<Option<()>> {
