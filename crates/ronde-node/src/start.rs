@@ -211,14 +211,8 @@ impl Prepared {
         claim_addresses(&node);
         claim_gpus(&node);
         let agent = NodeAgent(Arc::new(Agent::new(node.clone(), tasks.clone(), stop.clone())));
-        Ok(Started {
-            names,
-            isolation,
-            missing,
-            kubelet_api: Arc::new(KubeletApi::new(node.clone(), stop.clone())),
-            node,
-            agent,
-        })
+        let kubelet_api = Arc::new(KubeletApi::new(node.clone(), stop.clone()));
+        Ok(Started { names, isolation, missing, kubelet_api, node, agent })
     }
 }
 

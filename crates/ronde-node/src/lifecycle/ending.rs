@@ -14,8 +14,8 @@ const GRACE_MIN: SignedDuration = SignedDuration::from_secs(2);
 const GRACE_DEFAULT_SECONDS: i64 = 30;
 
 pub(super) struct Ending {
-    pub is_ending: bool,
-    /// Ending, and no container runs any more.
+    pub has_begun: bool,
+    /// It has begun, and no container runs any more.
     pub is_over: bool,
     /// Set if not its containers but something else makes the pod fail.
     pub failure: Option<Cause>,
@@ -28,9 +28,9 @@ impl Ending {
         let phase = of_containers(view, false);
         let active_until = active_until(view);
         let failure = failure(view, phase, active_until);
-        let is_ending = failure.is_some() || view.is_deleted() || view.is_terminal() || phase.is_terminal();
-        let is_over = is_ending && view.units().all(|unit| unit.running().is_none());
-        Self { is_ending, is_over, failure, active_until }
+        let has_begun = failure.is_some() || view.is_deleted() || view.is_terminal() || phase.is_terminal();
+        let is_over = has_begun && view.units().all(|unit| unit.running().is_none());
+        Self { has_begun, is_over, failure, active_until }
     }
 }
 

@@ -30,7 +30,7 @@ fn pod(view: &View<'_>, ending: &Ending, status: &PodStatus, events: &mut Vec<Po
             field_path: String::new(),
         });
     };
-    if !ending.is_ending && has_sandbox(view.old) && !has_sandbox(status) {
+    if !ending.has_begun && has_sandbox(view.old) && !has_sandbox(status) {
         tell(Severity::Normal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
     }
     if status.phase.as_deref() == Some("Failed")

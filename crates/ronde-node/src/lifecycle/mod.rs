@@ -50,7 +50,7 @@ pub fn decide(seen: &PodSeen<'_>) -> Decision {
     let ending = Ending::of_pod(&view);
     // 3. Find the next steps.
     let mut plan = PodPlan::default();
-    if ending.is_ending {
+    if ending.has_begun {
         stop::plan(&view, &ending, &mut plan);
     } else {
         live::plan(&view, &ending, &mut plan);
