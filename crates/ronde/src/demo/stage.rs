@@ -152,10 +152,10 @@ fn late(what: &str) -> DemoError {
 
 /// Returns what a command has written, if it did well.
 pub fn text(output: Output, command: impl FnOnce() -> String) -> Result<String, DemoError> {
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(DemoError::Step { command: command(), status: output.status }),
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
+    Err(DemoError::Step { command: command(), status: output.status })
 }
 
 fn stdout() -> Result<Stdio, DemoError> {

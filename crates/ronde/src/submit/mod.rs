@@ -237,11 +237,13 @@ impl Submission<'_> {
         }
         let state = state::name(&name, self.job.job_type());
         if objects::find_if_served::<ConfigMap>(client, Some(namespace), &state).await?.is_some() {
-            return Err(match is_arena {
-                true => SubmitError::ArenaStateExists { name: state, job: name },
-                false => SubmitError::StateExists { name: state, job: name },
-            }
-            .into());
+            let (name, job) = (state, name);
+            let error = if is_arena {
+                SubmitError::ArenaStateExists { name, job }
+            } else {
+                SubmitError::StateExists { name, job }
+            };
+            return Err(error.into());
         }
         let Some(priority) = &self.common.priority else { return Ok(()) };
         match objects::find_if_served::<PriorityClass>(client, None, priority).await {

@@ -398,7 +398,9 @@ fn script_of(words: &[Word]) -> Option<String> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_deref()? {
-            "-c" | "-m" | "-e" | "-" | "-s" => return None,
+            "-m" | "-e" | "-" | "-s" => return None,
+            // Also as `-lc`, `-ec`.
+            option if option.starts_with('-') && !option.starts_with("--") && option.ends_with('c') => return None,
             "-W" | "-X" | "-o" => drop(words.next()),
             option if option.starts_with('-') => {}
             script => return Some(script.to_owned()),
