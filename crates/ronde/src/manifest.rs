@@ -248,7 +248,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("image.yaml");
         fs::write(&file, [0x89, b'P', b'N', b'G', 0xff]).unwrap();
-        let error = read(&[file.clone()]).unwrap_err();
+        let error = read(std::slice::from_ref(&file)).unwrap_err();
         assert_eq!(error.to_string(), format!("{} is not text in UTF-8", file.display()));
     }
 

@@ -300,7 +300,7 @@ impl World {
         for update in &plan.scalers {
             writes += 1;
             if self.may_write() {
-                self.record(&update.object, update.status.clone());
+                self.tell(&update.object, update.status.clone());
             }
         }
         writes

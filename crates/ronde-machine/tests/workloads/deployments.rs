@@ -73,7 +73,7 @@ async fn story(seed: u64) -> anyhow::Result<()> {
     let deployments: Api<Deployment> = Api::default_namespaced(cluster.client.clone());
     let mut web = deployments.create(&PostParams::default(), &deployment(&mut chance)).await?;
     let is_recreated = web.spec.as_ref().and_then(|spec| spec.strategy.as_ref()?.type_.as_deref()) == Some("Recreate");
-    let most = Arc::new(AtomicUsize::new(usize::try_from(Limits::of(&web).most())?));
+    let most = Arc::new(AtomicUsize::new(usize::try_from(Limits::of_deployment(&web).most())?));
     let least = Arc::new(AtomicI32::new(0));
     let check = check(seed, most.clone(), least.clone(), is_recreated);
     let node = node::start(&cluster.client, &cluster.clock, seed, Habits::default(), check).await?;
@@ -81,7 +81,7 @@ async fn story(seed: u64) -> anyhow::Result<()> {
     eventually("the first rollout", is_done).await?;
     let is_scaled = chance.percent(50);
     if !is_scaled && !is_recreated {
-        least.store(Limits::of(&web).least_available(), Ordering::Relaxed);
+        least.store(Limits::of_deployment(&web).least_available(), Ordering::Relaxed);
     }
     for _ in 0..chance.between(3, 6) {
         tokio::time::sleep(chance.time_up_to(Duration::from_secs(15))).await;
@@ -94,7 +94,7 @@ async fn story(seed: u64) -> anyhow::Result<()> {
             }
         };
         web = deployments.patch("web", &PatchParams::default(), &Patch::Strategic(patch)).await?;
-        most.fetch_max(usize::try_from(Limits::of(&web).most())?, Ordering::Relaxed);
+        most.fetch_max(usize::try_from(Limits::of_deployment(&web).most())?, Ordering::Relaxed);
         if chance.percent(50) {
             cluster.kill(&mut chance).await;
         }

@@ -9,7 +9,7 @@ use ronde_sim::pods::{at, pod};
 use serde_json::{Value, json};
 
 use super::{
-    groups::{self, Seen, is_rewording},
+    groups::{self, GroupFacts, is_rewording},
     pods, queues,
 };
 
@@ -41,7 +41,7 @@ fn wait(reason: Reason, message: &str) -> Waiting {
 }
 
 fn next(group: &PodGroup, pods: &[Arc<Pod>], wait: Option<&Waiting>, is_admitted: bool) -> PodGroupStatus {
-    groups::next_status(&Seen { group, pods, wait, is_admitted, now: at(5) })
+    groups::next_status(&GroupFacts { group, pods, wait, is_admitted, now: at(5) })
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn conditions_keep_their_time_until_they_turn() {
     let few = wait(Reason::NotEnoughResources, "2 free");
     let waits = written(group(3, "Inqueue"), &pods("ppp"), Some(&few));
     let later = |group: &PodGroup, members: &[Arc<Pod>], wait: Option<&Waiting>| {
-        groups::next_status(&Seen { group, pods: members, wait, is_admitted: false, now: at(60) })
+        groups::next_status(&GroupFacts { group, pods: members, wait, is_admitted: false, now: at(60) })
     };
     assert_eq!(later(&waits, &pods("ppp"), Some(&few)), waits.status.clone().unwrap(), "nothing is new");
     let fewer = wait(Reason::NotEnoughResources, "1 free");
