@@ -159,20 +159,24 @@ fn parse(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<String>> {
 
 /// Says why a file is not YAML. The parser shows its limits as a data structure: those get a sentence.
 fn explain(file: &str, error: &serde_saphyr::Error) -> String {
-    use serde_saphyr::Error as E;
-    let is_limit = matches!(
-        error.without_snippet(),
-        E::Budget { .. }
-            | E::AliasReplayCounterOverflow { .. }
-            | E::AliasReplayLimitExceeded { .. }
-            | E::AliasExpansionLimitExceeded { .. }
-            | E::AliasReplayStackDepthExceeded { .. }
-    );
-    if is_limit {
+    if is_limit(error.without_snippet()) {
         let line = error.location().map_or_else(String::new, |location| format!(":{}", location.line()));
         return format!("{file}{line}: too large or too deeply nested once its aliases are expanded");
     }
     format!("{file}: {}", error.to_string().replace("<input>", file).trim_start_matches("error: "))
+}
+
+fn is_limit(error: &serde_saphyr::Error) -> bool {
+    use serde_saphyr::Error as E;
+    match error {
+        E::AliasError { error, .. } => is_limit(error.without_snippet()),
+        E::Budget { .. }
+        | E::AliasReplayCounterOverflow { .. }
+        | E::AliasReplayLimitExceeded { .. }
+        | E::AliasExpansionLimitExceeded { .. }
+        | E::AliasReplayStackDepthExceeded { .. } => true,
+        _ => false,
+    }
 }
 
 /// Returns the items of a `List`, or the object itself; nothing for an empty document.

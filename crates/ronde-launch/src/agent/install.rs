@@ -24,12 +24,10 @@ pub fn install(program: &Path, folder: &Path) -> io::Result<()> {
     link_names(folder)
 }
 
-/// Installs a program in a new folder, without a copy where the folder is on the same disk.
-pub fn install_link(program: &Path, folder: &Path) -> io::Result<()> {
+/// Makes a folder like that of an installed program, with an empty file in its place: the program is mounted there.
+pub fn prepare(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    if fs::hard_link(program, folder.join(PROGRAM)).is_err() {
-        return install(program, folder);
-    }
+    fs::File::create(folder.join(PROGRAM))?;
     link_names(folder)
 }
 
@@ -52,17 +50,16 @@ pub fn folder_of(program: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
     #[test]
-    fn a_program_on_the_same_disk_is_not_copied() {
+    fn a_folder_for_a_program_that_is_mounted_has_all_names_and_no_copy() {
         let folder = tempfile::tempdir().unwrap();
-        let (source, target) = (folder.path().join("source"), folder.path().join("opt/kube"));
-        fs::write(&source, "one").unwrap();
-        install_link(&source, &target).unwrap();
-        assert_eq!(fs::metadata(&source).unwrap().ino(), fs::metadata(target.join("bin/ssh")).unwrap().ino());
+        let target = folder.path().join("opt/kube");
+        prepare(&target).unwrap();
+        assert_eq!(fs::metadata(target.join("bin/ssh")).unwrap().len(), 0);
         assert_eq!(folder_of(&target.join("ronde")), Some(target));
     }
 

@@ -36,6 +36,8 @@ pub struct Inputs<'a> {
     pub account: &'a dyn Fn(u32) -> Account,
     /// Where the pod's volumes are on this machine.
     pub volumes: &'a BTreeMap<String, String>,
+    /// This program, which volumes that all pods share bring along.
+    pub program: &'a Path,
     pub isolation: Isolation,
     pub layers: Vec<Layer>,
     pub hidden: Vec<String>,
@@ -215,8 +217,17 @@ fn mounts(inputs: &Inputs<'_>, env: &[(String, String)]) -> Result<Vec<Mount>, C
     wanted.sort_by_key(|mount| mount.mount_path.matches('/').count());
     for mount in wanted {
         mounts.push(volume_mount(inputs, mount, env)?);
+        if is_shared(inputs.pod, &mount.name) && mount.sub_path.is_none() && mount.sub_path_expr.is_none() {
+            mounts.push(program_mount(inputs.program, &mount.mount_path));
+        }
     }
     Ok(mounts)
+}
+
+/// The program itself, over the empty file that stands for it in a shared folder: it is copied nowhere.
+fn program_mount(program: &Path, folder: &str) -> Mount {
+    let source = Source::Path { path: program.to_string_lossy().into_owned(), inside: None };
+    Mount { source, target: format!("{}/{PROGRAM}", folder.trim_end_matches('/')), read_only: true }
 }
 
 /// The file behind a container's termination message path.
@@ -241,6 +252,9 @@ fn volume_mount(inputs: &Inputs<'_>, mount: &VolumeMount, env: &[(String, String
         read_only: mount.read_only.unwrap_or(false) || is_shared(inputs.pod, &mount.name),
     })
 }
+
+/// The name of our program in folders that all pods share.
+const PROGRAM: &str = "ronde";
 
 /// Reads the limits that control groups know.
 pub fn limits(container: &Container) -> Limits {

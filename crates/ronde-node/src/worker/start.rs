@@ -220,6 +220,7 @@ impl Worker {
         let group = fs::read_to_string("/etc/group").unwrap_or_default();
         let hostname = net::hostname(&self.pod, CLUSTER_DOMAIN).unwrap_or_default();
         build::build(build::Inputs {
+            program: &self.node.program,
             pod: &self.pod,
             container,
             attempt,

@@ -3,7 +3,7 @@
 use std::{
     fs::Permissions,
     io,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -61,7 +61,7 @@ pub enum NodeError {
     Controllers { source: Box<kube::Error> },
     #[error("cannot find the program itself")]
     Program { source: io::Error },
-    #[error("cannot bring the program to where pods mount it")]
+    #[error("cannot create the folder in which pods mount the program")]
     Share { source: io::Error },
 }
 
@@ -124,7 +124,7 @@ pub fn prepare(
     }
     raise_file_limit();
     let program = std::env::current_exe().map_err(|source| NodeError::Program { source })?;
-    let shared = share(&program, &data_dir.path().join("node")).map_err(|source| NodeError::Share { source })?;
+    let shared = share(&data_dir.path().join("node")).map_err(|source| NodeError::Share { source })?;
     let options = Options {
         data_dir: data_dir.path().to_owned(),
         program,
@@ -138,19 +138,13 @@ pub fn prepare(
     runtime.block_on(Prepared::new(options)).map(Some).map_err(|source| NodeError::Start { source })
 }
 
-/// Puts the program into a folder that pods mount: the very file, if it is on the same disk as the data directory. A program
-/// that replaces it gets a folder of its own, because pods that run keep theirs; without pods no other is needed.
-fn share(program: &Path, node: &Path) -> io::Result<PathBuf> {
-    let meta = fs_err::metadata(program)?;
-    let (all, own) = (node.join("program"), format!("{:x}-{:x}", meta.ino(), meta.mtime()));
-    let has_pods = fs_err::read_dir(node.join("pods")).is_ok_and(|mut pods| pods.next().is_some());
-    let folder = all.join(own);
-    if install::folder_of(&folder.join("ronde")).is_some() {
-        return Ok(folder);
+/// Makes the folder that pods mount the program in.
+fn share(node: &Path) -> io::Result<PathBuf> {
+    let folder = node.join("program");
+    if install::folder_of(&folder.join("ronde")).is_none() {
+        install::prepare(&folder)?;
+        fs_err::set_permissions(&folder, Permissions::from_mode(0o755))?;
     }
-    remove_directory(if has_pods { &folder } else { &all })?;
-    install::install_link(program, &folder)?;
-    fs_err::set_permissions(&folder, Permissions::from_mode(0o755))?;
     Ok(folder)
 }
 

@@ -58,7 +58,7 @@ fn a_host_without_an_agent_is_named() {
     assert_eq!(refused.status.code(), Some(255));
     let said = text(&refused.stderr);
     assert!(said.starts_with("error: cannot reach the agent of host `127.0.0.9` at 127.0.0.9:"), "{said}");
-    assert!(said.contains("hint: `ronde agent` has to run there"), "{said}");
+    assert!(said.contains("hint: run `ronde agent` there"), "{said}");
     let unknown = job.rsh("no-such-host.invalid", "true");
     assert_eq!(unknown.status.code(), Some(255));
     assert!(text(&unknown.stderr).starts_with("error: cannot find host `no-such-host.invalid`: "));

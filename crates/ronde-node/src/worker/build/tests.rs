@@ -15,6 +15,7 @@ fn build_one(mut spec: Value, isolation: Isolation) -> Result<ContainerSpec, Cau
     let container: Container = pod.spec.as_ref().expect("a spec").containers[0].clone();
     let ann = Account { gid: 100, home: Some("/home/ann".to_owned()), groups: vec![999] };
     build(Inputs {
+        program: Path::new("/bin/ronde"),
         pod: &pod,
         container: &container,
         attempt: 0,
@@ -145,7 +146,10 @@ fn what_all_pods_share_is_read_only_whatever_they_ask_for() {
         json!({"volumes": [volume], "containers": [{"command": ["a"], "volumeMounts": mounts}]})
     };
     check("its own", with(json!({"name": "v", "emptyDir": {}})), is_read_only, false);
-    check("everybody's", with(json!({"name": "v", "csi": {"driver": "d"}})), is_read_only, true);
+    let shared = with(json!({"name": "v", "csi": {"driver": "d"}}));
+    check("everybody's", shared.clone(), is_read_only, true);
+    let program = |spec: &ContainerSpec| spec.mounts.last().map(|mount| (mount.target.clone(), mount.read_only));
+    check("with the program in it", shared, program, Some(("/a/ronde".to_owned(), true)));
 }
 
 #[test]
