@@ -27,7 +27,7 @@
 //! `view.rs` are the nodes as one class of equal pods sees them, best first). `cycle/mod.rs` is the table of contents
 //! of a decision: `admit.rs`, `lines.rs` and `ledger.rs` (who is next, what queues may have), `gang.rs` and
 //! `place.rs` (whole or not at all), `room.rs`, `preempt.rs` and `victims.rs` (room that is coming, held or made; who
-//! may have to go for it), `rerun.rs` (room that is kept for who begins anew), `surplus.rs`, `explain.rs` and `census.rs` (why the others wait).
+//! may have to go for it), `surplus.rs`, `explain.rs` and `census.rs` (why the others wait).
 
 mod change;
 mod cluster;

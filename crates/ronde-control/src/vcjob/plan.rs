@@ -40,11 +40,7 @@ pub struct VcJobPlan {
 impl VcJobPlan {
     /// Returns how many writes it takes at most.
     pub fn writes(&self) -> usize {
-        let group = match self.group {
-            GroupChange::Leave => 0,
-            GroupChange::Recreate(..) => 2,
-            _ => 1,
-        };
+        let group = usize::from(self.group != GroupChange::Leave);
         let objects = usize::from(self.objects != Objects::Leave);
         let pods = self.release.len() + self.kill.len() + self.create.len();
         self.forget.len() + pods + group + self.claims.len() + objects
@@ -101,16 +97,13 @@ fn group_plan(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> GroupCha
     let is_wanted = matches!(phase, JobPhase::Pending | JobPhase::Running);
     match &seen.group {
         Some(group) if group.metadata.deletion_timestamp.is_some() => GroupChange::Leave,
-        Some(group) if !is_live(phase) => GroupChange::Delete(group.clone()),
-        Some(group) if is_past_group(memory, group) => {
-            GroupChange::Recreate(group.clone(), Box::new(group::build(seen, memory)))
-        }
+        Some(group) if !is_live(phase) || is_past_group(memory, group) => GroupChange::Delete(group.clone()),
         Some(group) if is_wanted => {
             let spec = group::spec(seen, memory);
             let changed = || PodGroup { spec: spec.clone(), ..PodGroup::clone(group) };
             if group.spec == spec { GroupChange::Leave } else { GroupChange::Replace(Box::new(changed())) }
         }
-        None if is_live(phase) => GroupChange::Create(Box::new(group::build(seen, memory))),
+        None if is_wanted => GroupChange::Create(Box::new(group::build(seen, memory))),
         _ => GroupChange::Leave,
     }
 }

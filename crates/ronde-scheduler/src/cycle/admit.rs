@@ -120,7 +120,7 @@ impl Cycle<'_> {
         ahead.map_or(Wait::NotAdmitted, |slot| Wait::Behind(self.cluster.groups.get(slot).id.clone()))
     }
 
-    pub fn minimum(&mut self, slot: usize) -> Vec<(usize, i64)> {
+    fn minimum(&mut self, slot: usize) -> Vec<(usize, i64)> {
         let group = self.cluster.groups.get(slot).group.as_ref();
         let asked = group.and_then(|group| group.min_resources.clone()).unwrap_or_default();
         self.cluster.resources.row(&asked).positive()

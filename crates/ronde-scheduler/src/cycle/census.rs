@@ -223,12 +223,12 @@ impl Census {
             Refusal::Mismatch(Mismatch::Volume) => say("is", "are", "not where the volumes are"),
             Refusal::Lacks(PODS_ID) => say("takes", "take", "no more pods"),
             Refusal::Lacks(id) => say("lacks", "lack", &self.lack(*id, refused)),
-            Refusal::Port => say("has", "have", "a requested host port in use"),
-            Refusal::Rule(Rule::Affinity) => say("does", "do", "not match the pod affinity rules"),
-            Refusal::Rule(Rule::AntiAffinity) => say("does", "do", "not match the pod anti-affinity rules"),
-            Refusal::Rule(Rule::Unwanted) => say("does", "do", "not match the anti-affinity rules of other pods"),
-            Refusal::Rule(Rule::Spread) => say("does", "do", "not match the topology spread constraints"),
-            Refusal::Held => say("is", "are", "reserved for others"),
+            Refusal::Port => say("has", "have", "a wanted host port taken"),
+            Refusal::Rule(Rule::Affinity) => say("is", "are", "not near the pods that it wants near"),
+            Refusal::Rule(Rule::AntiAffinity) => say("is", "are", "near pods that it wants away"),
+            Refusal::Rule(Rule::Unwanted) => say("is", "are", "near pods that want it away"),
+            Refusal::Rule(Rule::Spread) => say("has", "have", "too many already to be spread evenly"),
+            Refusal::Held => say("is", "are", "held for others"),
         }
     }
 

@@ -49,7 +49,7 @@ impl Cycle<'_> {
         Some(match wait {
             Wait::QueueMissing => (Reason::QueueMissing, format!("queue `{queue}` does not exist")),
             Wait::QueueNotLeaf => {
-                (Reason::QueueNotLeaf, format!("queue `{queue}` has child queues; only leaf queues run jobs"))
+                (Reason::QueueNotLeaf, format!("queue `{queue}` has queues below it; only the lowest run groups"))
             }
             Wait::QueueClosed => (Reason::QueueClosed, format!("queue `{queue}` is closed")),
             Wait::QueueLimit(exceeded) => (Reason::QueueLimit, self.limit(&queue, exceeded)),
@@ -60,10 +60,6 @@ impl Cycle<'_> {
             Wait::NotAdmitted => (Reason::NotEnoughResources, self.not_admitted(slot)),
             Wait::Coming => (Reason::WaitingForRoom, self.coming(slot)),
             Wait::Held => (Reason::WaitingForRoom, self.held(slot)),
-            Wait::KeptFor(ahead) => (
-                Reason::HeldForOthers,
-                format!("room is kept for `{ahead}`, which is restarting with a higher priority"),
-            ),
             Wait::Miss(Miss::Lacking(lacking)) => lacking_sentence(lacking),
             Wait::Miss(Miss::Volume(why)) => (Reason::VolumeMissing, why.clone()),
             Wait::Miss(Miss::Topology { topology, pod }) => {
@@ -107,7 +103,7 @@ impl Cycle<'_> {
         let nodes = self.claimed(slot);
         let leaving: usize = nodes.iter().map(|node| self.leaving_on(*node)).sum();
         let pods = if leaving == 1 { "1 pod".to_owned() } else { format!("{leaving} pods") };
-        format!("waiting for {pods} to leave {}", self.names(&nodes))
+        format!("waits for {pods} to leave {}", self.names(&nodes))
     }
 
     fn leaving_on(&self, node: usize) -> usize {
@@ -117,7 +113,7 @@ impl Cycle<'_> {
 
     fn held(&self, slot: usize) -> String {
         let nodes = self.claimed(slot);
-        format!("room on {} is reserved for it until the pods there end", self.names(&nodes))
+        format!("has waited long: room on {} is held for it until the pods there end", self.names(&nodes))
     }
 
     fn claimed(&self, slot: usize) -> BTreeSet<usize> {

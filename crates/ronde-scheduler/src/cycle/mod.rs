@@ -11,7 +11,6 @@ pub mod ledger;
 pub mod lines;
 pub mod place;
 pub mod preempt;
-pub mod rerun;
 pub mod room;
 pub mod rules;
 pub mod surplus;
@@ -55,8 +54,6 @@ pub enum Wait {
     Coming,
     /// Room is held for it until those who run there end.
     Held,
-    /// Room is kept for a more important group that begins anew.
-    KeptFor(GroupId),
     Miss(Miss),
 }
 
@@ -72,7 +69,6 @@ pub fn run(cluster: &mut Cluster, now: Time) -> Plan {
     // 3. keep room for those who have it promised
     let lines = cycle.line_up(&todo.gangs);
     cycle.hold_promises(&lines);
-    cycle.find_reruns();
     // 4. place gangs, whole or not at all
     cycle.place_gangs(lines);
     // 5. place what is above the minimum
@@ -107,8 +103,6 @@ pub struct Cycle<'a> {
     blocked: BTreeSet<usize>,
     /// Queues with a group that room is held for.
     holders: BTreeSet<usize>,
-    /// Groups that begin anew, and what their minimum takes.
-    reruns: Vec<(usize, Vec<(usize, i64)>)>,
     /// Attempts to push others out that failed in this cycle.
     hopeless: Vec<preempt::Attempt>,
 }
@@ -127,7 +121,6 @@ impl<'a> Cycle<'a> {
             completed: Vec::new(),
             blocked: BTreeSet::new(),
             holders: BTreeSet::new(),
-            reruns: Vec::new(),
             hopeless: Vec::new(),
         }
     }
@@ -215,9 +208,6 @@ impl<'a> Cycle<'a> {
             return Err(Wait::Miss(Miss::Lacking(lacking.clone())));
         }
         let request = minimum_request(self.cluster, &gang);
-        if let Some(ahead) = self.kept_for(slot, &request) {
-            return Err(Wait::KeptFor(ahead));
-        }
         if let Some(exceeded) = self.exceeded(account, slot, &request, true) {
             let asks = Asks { account, slot, gang: &gang, limited_by: self.ledger.find(&exceeded.queue) };
             return Err(self.make_room(&asks).unwrap_or(Wait::QueueLimit(exceeded)));

@@ -31,11 +31,7 @@ impl Cycle<'_> {
             progress.next += 1;
             let class = self.cluster.pods.get(bundle.pods[0]).class;
             let request = request_of(self.cluster, bundle.pods.iter());
-            let is_kept = self.kept_for(slot, &request).is_some();
-            if is_kept
-                || self.cluster.capacity(class, Mode::Now) == 0
-                || self.exceeded(account, slot, &request, true).is_some()
-            {
+            if self.cluster.capacity(class, Mode::Now) == 0 || self.exceeded(account, slot, &request, true).is_some() {
                 continue;
             }
             if let Some(placement) = try_surplus(self.cluster, slot, &progress.gang, bundle) {

@@ -28,8 +28,6 @@ pub struct Group {
     pub admitted: Option<Time>,
     /// Its minimum has run at least once (phase `Running` or later).
     pub started: bool,
-    /// Its job has run before and begins anew: those of its pods that end are followed by others of the same kind.
-    pub reruns: bool,
     /// Since when it waits with its pods there: the time of the condition that says so.
     pub waiting_since: Option<Time>,
     pub topology: Option<Topology>,
@@ -50,7 +48,6 @@ impl Group {
             min_resources: None,
             admitted: None,
             started: false,
-            reruns: false,
             waiting_since: None,
             topology: None,
             subgroups: Vec::new(),

@@ -59,7 +59,7 @@ fn resources() {
         "leaving pods do",
         "node a cpu=1; group o admitted=0 started; pods o 0 cpu=1 on=a leaving",
         plain,
-        "WaitingForRoom: waiting for 1 pod to leave a",
+        "WaitingForRoom: waits for 1 pod to leave a",
     );
     let gpu = |spec: &mut PodSpec| spec.requests.set("nvidia.com/gpu", 1);
     check("devices are packed", "node a cpu=9 gpu=4; node b cpu=9 gpu=4; group o; pods o 0 gpu=2 on=b", gpu, "b");

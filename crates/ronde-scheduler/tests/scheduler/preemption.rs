@@ -293,21 +293,3 @@ fn promises_outlive_a_restart_whatever_is_told_first() {
     tell(&mut cluster, "gone pod low-0");
     assert_eq!(steps(&plan(&mut cluster, 1)), "bind high-0 to a; bind high-1 to a");
 }
-
-#[test]
-fn the_room_of_a_gang_that_begins_anew_is_kept_from_less_important_ones() {
-    let low = "group low; pods low 0..2 gpu=1";
-    let anew = |words: &str| world(&format!("node a gpu=2; {low}; group high min=2 needs.gpu=2 at=10 {words}"));
-    assert_eq!(steps(&plan(&mut anew("prio=1"), 11)), "bind low-0 to a; bind low-1 to a", "it runs for the first time");
-    assert_eq!(steps(&plan(&mut anew("reruns"), 11)), "bind low-0 to a; bind low-1 to a", "it is not more important");
-    assert_eq!(steps(&plan(&mut anew("reruns prio=1"), 70)), "bind low-0 to a; bind low-1 to a", "not for ever");
-    let mut cluster = anew("reruns prio=1");
-    let kept = show(&plan(&mut cluster, 11));
-    let expected = "low waits (HeldForOthers): room is kept for `high`, which is restarting with a higher priority";
-    assert!(kept.contains(expected), "{kept}");
-    tell(&mut cluster, "pods high 0..2 gpu=1");
-    assert_eq!(steps(&plan(&mut cluster, 12)), "bind high-0 to a; bind high-1 to a");
-    let mut cluster = anew("reruns prio=1");
-    tell(&mut cluster, "pods high 0..2 gpu=1 on=a running leaving; node b gpu=2");
-    assert_eq!(steps(&plan(&mut cluster, 11)), "bind low-0 to b; bind low-1 to b", "there is room for both");
-}

@@ -88,7 +88,7 @@ fn broken_queues_stop_nobody_else() {
         "groups that have no place to be",
         "node a cpu=8; queue p; queue c parent=p; queue s closed; group g queue=p; pods g 0; group h queue=none; pods h 0;
          group i queue=s; pods i 0",
-        "g waits (QueueNotLeaf): queue `p` has child queues; only leaf queues run jobs
+        "g waits (QueueNotLeaf): queue `p` has queues below it; only the lowest run groups
         h waits (QueueMissing): queue `none` does not exist
         i waits (QueueClosed): queue `s` is closed",
     );

@@ -174,7 +174,6 @@ fn group(words: &[&str]) -> Group {
             ("since", _) => group.waiting_since = Some(at(number(value))),
             ("admitted", _) => group.admitted = Some(at(number(value))),
             ("started", _) => group.started = true,
-            ("reruns", _) => group.reruns = true,
             ("never", _) => group.preempts = false,
             ("hard", _) => group.topology = Some(topology(Strictness::Hard, value)),
             ("soft", _) => group.topology = Some(topology(Strictness::Soft, value)),

@@ -43,18 +43,11 @@ pub fn group(group: &PodGroup, around: GroupContext<'_>) -> Group {
             group.phase(),
             Some(PodGroupPhase::Running | PodGroupPhase::Unknown | PodGroupPhase::Completed)
         ),
-        reruns: reruns(group),
         waiting_since: unschedulable(group).filter(|found| found.status == "True").map(since),
         topology: spec.network_topology.as_ref().map(|wanted| topology(wanted, around)),
         subgroups: spec.sub_group_policy.iter().map(|policy| subgroups(policy, around)).collect(),
         ..Group::new(id, queue, count(spec.min_member))
     }
-}
-
-/// Tells whether the job of a group has run before: each run has a group of its own, with its number.
-fn reruns(group: &PodGroup) -> bool {
-    let version = group.annotations().get(names::JOB_VERSION);
-    version.and_then(|version| version.parse::<i32>().ok()).is_some_and(|version| version > 0)
 }
 
 /// Returns when a group was let into its queue: the condition tells it, if there was a wait before.
