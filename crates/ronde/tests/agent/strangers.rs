@@ -64,5 +64,5 @@ fn a_host_without_an_agent_is_named() {
     assert!(text(&unknown.stderr).starts_with("error: cannot find host `no-such-host.invalid`: "));
     let nothing = job.ronde(&["rsh", "127.0.0.9"]).output().unwrap();
     assert_eq!(nothing.status.code(), Some(255));
-    assert!(text(&nothing.stderr).starts_with("error: no command is given"), "{}", text(&nothing.stderr));
+    assert!(text(&nothing.stderr).starts_with("error: no command given"), "{}", text(&nothing.stderr));
 }

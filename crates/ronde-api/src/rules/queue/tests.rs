@@ -65,8 +65,8 @@ fn amounts_are_in_order() {
          '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
             "spec.capability.pods: -1 is negative",
             "spec.guarantee.resource.cpu: 3 is more than spec.deserved, which is 2",
-            "spec.guarantee.resource.nvidia.com/gpu: needs spec.deserved.nvidia.com/gpu too: what is kept for a queue it also \
-         deserves",
+            "spec.guarantee.resource.nvidia.com/gpu: needs spec.deserved.nvidia.com/gpu too: a guarantee is part of what a \
+             queue deserves",
             "spec.deserved.cpu: 2 is more than spec.capability, which is 1",
         ],
     );
