@@ -117,7 +117,7 @@ fn small_ones_do_not_take_room_that_is_promised() {
     tell(&mut cluster, "group small; pods small 0 gpu=1");
     assert_eq!(
         show(&plan(&mut cluster, 1)),
-        "admit small\nsmall waits (HeldForOthers): needs 1 pod × 1 nvidia.com/gpu; 0 of 1 nodes fit: 1 is reserved for others\n"
+        "admit small\nsmall waits (HeldForOthers): needs 1 pod × 1 nvidia.com/gpu; 0 of 1 nodes fit: 1 is held for others\n"
     );
     tell(&mut cluster, "gone pod low-0; gone pod low-1");
     assert_eq!(steps(&plan(&mut cluster, 2)), "bind high-0 to a; bind high-1 to a; bind high-2 to a");
