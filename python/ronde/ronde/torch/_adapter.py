@@ -6,7 +6,8 @@ import torch
 
 from ronde._ronde import TYPE_CODES
 
-_CODES = {getattr(torch, name): code for name, code in TYPE_CODES.items()}
+# Old versions do not have all types.
+_CODES = {getattr(torch, name): code for name, code in TYPE_CODES.items() if hasattr(torch, name)}
 
 # Asking for the device by name takes longer; old versions know no other way.
 _is_cpu = operator.attrgetter("is_cpu") if hasattr(torch.Tensor, "is_cpu") else lambda tensor: tensor.device.type == "cpu"
