@@ -31,6 +31,23 @@ fn ranks_may_ask_in_any_order() {
 }
 
 #[test]
+fn a_callback_gets_the_result_or_the_refusal_and_its_name_is_free_then() {
+    ring(2, Spread::OneHost, |engine| {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        for _ in 0..3 {
+            let sender = sender.clone();
+            engine.submit_with_callback(allreduce("x", ReduceOp::Sum, &[1.0]), move |result| {
+                sender.send(result).unwrap();
+            });
+            assert_eq!(floats(&receiver.recv().unwrap().unwrap(), 0), [2.0]);
+        }
+        let broadcast = Work::new("y", Operation::Broadcast { root: Rank(7) }, vec![f32s(&[1.0])]);
+        engine.submit_with_callback(broadcast, move |result| sender.send(result).unwrap());
+        assert!(matches!(receiver.recv().unwrap(), Err(Error::Invalid(_))));
+    });
+}
+
+#[test]
 fn many_small_tensors_are_done_together() {
     let fused = ring(2, Spread::OneHost, |engine| {
         for _ in 0..3 {

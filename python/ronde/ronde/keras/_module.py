@@ -1,24 +1,60 @@
-"""What `horovod.keras` and `horovod.tensorflow.keras` have in common, for a Keras that is given."""
+"""What `horovod.keras` and `horovod.tensorflow.keras` have in common: all that is no class of Keras's own."""
 
 import numpy as np
 
 from ronde import numpy as arrays
 from ronde._operations import reduce_op
+from ronde._basics import __all__ as _basics_names
 from ronde.keras import _optimizer
+from ronde.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from ronde.tensorflow.compression import Compression
 from ronde.tensorflow.gradients import Reducer, one_of
-from ronde.tensorflow.mpi_ops import Adasum, Average
+from ronde.tensorflow.functions import broadcast_global_variables
+from ronde.tensorflow import mpi_ops as _mpi_ops
+from ronde.tensorflow.mpi_ops import Adasum, Average, Max, Min, Product, Sum
 from ronde.tensorflow.tape import local_variables
 
 
-def distributed_optimizer(optimizer, name, options, passes=1, is_averaged=False, local_layers=None):
-    if options.get("op") == Adasum:
+def DistributedOptimizer(
+    optimizer,
+    name=None,
+    device_dense="",
+    device_sparse="",
+    compression=Compression.none,
+    sparse_as_dense=False,
+    gradient_predivide_factor=1.0,
+    op=Average,
+    backward_passes_per_step=1,
+    average_aggregated_gradients=False,
+    num_groups=0,
+    groups=None,
+    process_set=global_process_set,
+    scale_local_gradients=True,
+):
+    """The optimizer, with gradients that are reduced over all ranks before they are applied."""
+    if op == Adasum:
         raise ValueError("op == Adasum is not supported yet with Keras")
-    options["groups"] = one_of(options.pop("num_groups", 0), options.get("groups"))
-    reducer = Reducer(name or f"Distributed{type(optimizer).__name__}", **options)
+    reducer = Reducer(
+        name or f"Distributed{type(optimizer).__name__}",
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        one_of(num_groups, groups),
+        process_set,
+        scale_local_gradients,
+    )
+    return _optimizer.distributed(optimizer, reducer, backward_passes_per_step, average_aggregated_gradients)
+
+
+def PartialDistributedOptimizer(optimizer, *args, local_layers=None, **kwargs):
+    """The same, but for the variables of some layers, which are this rank's own."""
+    wrapped = DistributedOptimizer(optimizer, *args, **kwargs)
     for variable in local_variables(local_layers):
-        reducer.keep_local(variable)
-    return _optimizer.distributed(optimizer, reducer, passes, is_averaged)
+        wrapped.register_local_var(variable)
+    return wrapped
 
 
 def allreduce(
@@ -61,3 +97,29 @@ def load_model(keras, filepath, custom_optimizers, custom_objects, compression):
         reducer = Reducer(f"Distributed{type(model.optimizer).__name__}", compression=compression)
         _optimizer.wrap(model.optimizer, reducer)
     return model
+
+
+for _name in _basics_names:
+    globals()[_name] = getattr(_mpi_ops, _name)
+
+__all__ = [
+    *_basics_names,
+    "Adasum",
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "Max",
+    "Min",
+    "PartialDistributedOptimizer",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "add_process_set",
+    "allgather",
+    "allreduce",
+    "broadcast",
+    "broadcast_global_variables",
+    "global_process_set",
+    "reducescatter",
+    "remove_process_set",
+]
