@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-mapfile -t scripts < <(grep -lE '^#!/usr/bin/env bash' tools/* e2e/*.sh .ci/run)
+mapfile -t scripts < <(grep -lE '^#!/usr/bin/env bash' tools/*.sh e2e/*.sh .ci/run)
 for script in "${scripts[@]}"; do
     bash -n "$script"
     [[ -x $script ]] || {

@@ -25,10 +25,8 @@ use crate::{
     signals,
 };
 
-/// What the store and the logs take; each pod of the job has a copy of the program besides.
+/// What the store and the logs take.
 const ROOM_BYTES: u64 = 64 << 20;
-/// A launcher, four workers, and one that takes the place of another.
-const PODS: u64 = 6;
 
 /// Why there is no demo.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +76,7 @@ pub fn run(args: &DemoArgs, context: &Context) -> Outcome {
     let picture = find_picture(&args.picture)?;
     let python = Python::find(args.python.as_deref())?;
     let parent = std::env::temp_dir();
-    check_room(&parent, ROOM_BYTES + PODS * stage::program_bytes())?;
+    check_room(&parent, ROOM_BYTES)?;
     let folder = tempfile::Builder::new().prefix("ronde-demo-").tempdir_in(&parent);
     let folder = folder.map_err(|source| DemoError::Folder { folder: parent.clone(), source })?;
     let stage = Stage::new(folder.path(), context)?;

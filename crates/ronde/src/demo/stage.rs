@@ -141,11 +141,6 @@ impl Stage {
     }
 }
 
-/// Returns the size of this program.
-pub fn program_bytes() -> u64 {
-    std::env::current_exe().and_then(fs::metadata).map(|meta| meta.len()).unwrap_or_default()
-}
-
 fn late(what: &str) -> DemoError {
     DemoError::Late { what: what.to_owned(), seconds: LIMIT.as_secs() }
 }
