@@ -21,7 +21,7 @@ use kube::{
     ResourceExt as _,
     api::{DeleteParams, ListParams},
 };
-use ronde_api::{Command, Job, JobPhase, JobStatus, TrainingJob, TrainingJobPhase, TrainingJobStatus};
+use ronde_api::{Job, JobPhase, JobStatus, TrainingJob, TrainingJobPhase, TrainingJobStatus};
 use ronde_runtime::{
     pods::{is_deleted, phase},
     podstatus::node_of,
@@ -137,41 +137,6 @@ async fn a_job_that_is_preempted_again_and_again_completes() -> anyhow::Result<(
     );
     world.complete("low").await?;
     assert_eq!(world.status("low").await?.retry_count, 0);
-    running.stop().await;
-    world.end().await;
-    Ok(())
-}
-
-/// Tells how many pods of a job have ever been given a node.
-async fn bound(world: &World, name: &str) -> anyhow::Result<usize> {
-    let pods = world.cluster.api::<Pod>().list(&ListParams::default()).await?;
-    let is_of = |pod: &&Pod| pod.name_any().starts_with(&format!("{name}-"));
-    Ok(pods.iter().filter(is_of).filter(|pod| !node_of(pod).is_empty()).count())
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_job_that_is_restarted_keeps_its_room_from_less_important_ones() -> anyhow::Result<()> {
-    let world = World::start().await?;
-    let running = world.cluster.control().await?;
-    world.submit("hi", "high").await?;
-    world.wait_for("hi", JobPhase::Running).await?;
-    world.submit("low", "").await?;
-    world.says("low", "needs ").await?;
-    for version in 1..4 {
-        let target = json!({
-            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "hi", "controller": true,
-            "uid": world.cluster.api::<Job>().get("hi").await?.uid(),
-        });
-        let command = json!({"metadata": {"generateName": "restart-"}, "action": "RestartJob", "target": target});
-        create(&world.cluster.api::<Command>(), command).await?;
-        let look = || async {
-            anyhow::ensure!(bound(&world, "low").await? == 0, "low has got the room");
-            let status = world.status("hi").await?;
-            Ok((status.version == version && status.state.phase == Some(JobPhase::Running)).then_some(()))
-        };
-        within("hi runs again", SOON, look).await?;
-    }
-    assert_eq!(world.status("hi").await?.retry_count, 0);
     running.stop().await;
     world.end().await;
     Ok(())
