@@ -22,10 +22,7 @@ use kube::{
     api::{DeleteParams, ListParams},
 };
 use ronde_api::{Job, JobPhase, JobStatus, TrainingJob, TrainingJobPhase, TrainingJobStatus};
-use ronde_runtime::{
-    pods::{is_deleted, phase},
-    podstatus::node_of,
-};
+use ronde_runtime::pods::{is_deleted, phase};
 use serde_json::json;
 use tokio::{
     task::JoinHandle,
