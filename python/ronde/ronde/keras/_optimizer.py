@@ -86,8 +86,14 @@ def _for_torch(reducer, passes):
             "on PyTorch use the optimizer's own gradient_accumulation_steps"
         )
     from ronde import torch as hvd
+    from ronde.tensorflow.compression import Compression
+
+    if reducer.compression is not Compression.none:
+        raise NotImplementedError("compression needs Keras on TensorFlow")
 
     def reduce(grads, variables, use):
+        if any(reducer.is_local(variable) for variable in variables):
+            raise NotImplementedError("variables of a rank's own need Keras on TensorFlow")
         shared = [index for index, grad in enumerate(grads) if grad is not None]
         factor = reducer.gradient_predivide_factor
         results = hvd.grouped_allreduce(

@@ -56,7 +56,7 @@ def horovod_allreduce(tensor, **options):
     return horovod_grouped_allreduce([tensor], **options)[0]
 
 
-def _gather(function, operation, tensors, process_set_id, title, name):
+def _gather(function, tensors, process_set_id, title, name):
     def act(*values):
         return function([np.asarray(value) for value in values], name=title, process_set=_set(process_set_id))
 
@@ -72,7 +72,7 @@ def horovod_grouped_allgather(
     tensors, process_set_id=0, ignore_name_scope=0, tensor_name="", is_inline=0, name=None
 ):
     title = _title(name, tensor_name, "HorovodGroupedAllgather")
-    return _gather(arrays.grouped_allgather, "allgather", tensors, process_set_id, title, name)
+    return _gather(arrays.grouped_allgather, tensors, process_set_id, title, name)
 
 
 def horovod_allgather(tensor, **options):
@@ -94,7 +94,7 @@ def horovod_grouped_reducescatter(
     function = functools.partial(
         arrays.grouped_reducescatter, op=reduce_op, prescale_factor=prescale_factor, postscale_factor=postscale_factor
     )
-    return _gather(function, "reducescatter", tensors, process_set_id, title, name)
+    return _gather(function, tensors, process_set_id, title, name)
 
 
 def horovod_reducescatter(tensor, **options):

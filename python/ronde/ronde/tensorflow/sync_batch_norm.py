@@ -12,7 +12,6 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
     def __init__(self, fused=False, **kwargs):
         if fused in (True, None):
             raise ValueError("SyncBatchNormalization does not support fused=True.")
-        kwargs.setdefault("name", None)
         super().__init__(**kwargs)
 
     def _together(self, count, total, squares):

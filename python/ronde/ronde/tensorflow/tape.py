@@ -20,8 +20,7 @@ def _distributed(kind, reducer):
 
         def gradient(self, target, sources, output_gradients=None, use_generic_names=False, **kwargs):
             grads = super().gradient(target, sources, output_gradients, **kwargs)
-            flat = [each for each in tf.nest.flatten(grads, expand_composites=False)]
-            reduced = reducer.reduce(flat, tf.nest.flatten(sources), use_generic_names)
+            reduced = reducer.reduce(tf.nest.flatten(grads), tf.nest.flatten(sources), use_generic_names)
             return tf.nest.pack_sequence_as(grads, reduced)
 
         def get_local_and_global_gradients(self, target, sources, output_gradients=None, use_generic_names=False):
