@@ -82,17 +82,17 @@ e2e-static: static ## Try the static ronde in a root with busybox alone and in o
 	e2e/static.sh "$$(tools/target-dir.sh)/static/ronde"
 
 e2e-tensorflow: build ## TensorFlow's parameter server as a Volcano job; brings TensorFlow into a cache outside the checkout
-	python="$$(e2e/tensorflow.sh)"; \
+	python="$$(e2e/environment.sh tensorflow)"; \
 	PATH="$$python/bin:$$PATH" cargo test $(LOCKED) -p ronde --test pods seed_003 -- --nocapture
 
 e2e-upgrade: build ## Upgrade from the program of another revision (FROM, by default the last tag), with pods running
 	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$PATH" e2e/upgrade.sh "$$(tools/target-dir.sh)/debug/ronde" $(FROM)
 
 e2e-frameworks: preflight ## TensorFlow and Keras with rings of processes; brings TensorFlow into a cache outside the checkout
-	@tools/test-frameworks.sh all $(LOCKED)
+	@LOCKED=$(LOCKED) tools/test-frameworks.sh all
 
 test-frameworks: preflight ## A short form of that, which CI runs
-	@tools/test-frameworks.sh short $(LOCKED)
+	@LOCKED=$(LOCKED) tools/test-frameworks.sh short
 
 conformance: build ## Compare our answers with those of a real kube-apiserver
 	@tools/conformance.sh

@@ -1,23 +1,35 @@
 #!/usr/bin/env bash
-# Tests of TensorFlow and Keras, in an environment in a cache outside the checkout.
+# Tests of the frameworks, each in an environment of its own in a cache outside the checkout.
 #
-# usage: test-frameworks.sh short | all [CARGO-ARGUMENT...]
+# usage: test-frameworks.sh short | all | ENVIRONMENT [PYTEST-ARGUMENT...]
 #
-# Where TensorFlow cannot be installed they are skipped, with the reason in $RONDE_SKIPS.
+# `short` is what CI runs; an ENVIRONMENT is one of e2e/environment.sh. Where a framework cannot be installed its tests
+# are skipped, with the reason in $RONDE_SKIPS.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-which=${1:?"usage: $0 short | all"}
+which=${1:?"usage: $0 short | all | ENVIRONMENT [PYTEST-ARGUMENT...]"}
 shift
-if ! environment=$(e2e/tensorflow.sh); then
-    printf 'SKIPPED: python/tests/test_tensorflow.py: TensorFlow cannot be installed here\n' |
-        tee -a "${RONDE_SKIPS:-/dev/null}" >&2
-    exit 0
-fi
-cargo build -p ronde-python -p ronde-launch "$@"
+cargo build ${LOCKED:-} -p ronde-python -p ronde-launch
 PYTHONPATH=$(tools/python-tree.sh debug)
 RONDE_HOROVODRUN=$(tools/target-dir.sh)/debug/horovodrun
 export PYTHONPATH RONDE_HOROVODRUN OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
-tests=()
-[[ $which == all ]] || tests=(-k 'at_once_and_in_graphs or any_order or keras_trains or mnist_lm or elastic')
-exec "$environment/bin/python" -m pytest -q -p no:cacheprovider python/tests/test_tensorflow.py "${tests[@]}"
+
+# try ENVIRONMENT [PYTEST-ARGUMENT...]: the tests of its framework
+try() {
+    local environment file=python/tests/test_${1%%-[0-9]*}.py
+    if ! environment=$(e2e/environment.sh "$1"); then
+        printf 'SKIPPED: %s: %s cannot be installed here\n' "$file" "$1" | tee -a "${RONDE_SKIPS:-/dev/null}" >&2
+        return
+    fi
+    shift
+    "$environment/bin/python" -m pytest -q -p no:cacheprovider "${file//-/_}" "$@"
+}
+
+case $which in
+short) try tensorflow -k 'at_once_and_in_graphs or any_order or keras_trains or mnist_lm or elastic' ;;
+all)
+    try tensorflow
+    ;;
+*) try "$which" "$@" ;;
+esac

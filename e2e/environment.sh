@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Prints the folder of a Python environment with a framework and what its tests need; makes it, in a cache outside the
+# checkout, when missing.
+#
+# usage: environment.sh tensorflow | tensorflow-VERSION | jax | jax-VERSION | mxnet | keras-torch
+set -euo pipefail
+
+readonly NAME=${1:?"usage: $0 tensorflow | tensorflow-VERSION | jax | jax-VERSION | mxnet | keras-torch"}
+readonly FOLDER="${RONDE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ronde}/$NAME"
+
+case $NAME in
+tensorflow) modules=tensorflow packages=(tensorflow-cpu) ;;
+tensorflow-*) modules=tensorflow packages=("tensorflow-cpu==${NAME#*-}.*") ;;
+jax) modules=jax,optax,keras packages=(jax optax keras) ;;
+jax-*) modules=jax,optax packages=("jax==${NAME#*-}" "jaxlib==${NAME#*-}" optax) ;;
+mxnet) modules=mxnet packages=(mxnet==1.9.1 numpy==1.23.5) ;;
+keras-torch) modules=keras,torch packages=(keras torch) ;;
+*)
+    printf 'error: there is no environment %s\n' "$NAME" >&2
+    exit 2
+    ;;
+esac
+
+if ! "$FOLDER/bin/python" -c "import $modules, sklearn, pytest, cloudpickle" >/dev/null 2>&1; then
+    printf 'environment: installing %s into %s\n' "${packages[*]}" "$FOLDER" >&2
+    python3 -m venv --clear "$FOLDER"
+    "$FOLDER/bin/pip" install --quiet "${packages[@]}" scikit-learn pytest cloudpickle >&2
+fi
+printf '%s\n' "$FOLDER"
