@@ -16,7 +16,7 @@ PREFIX ?= $(HOME)/.local
 # How `make static` builds; `dev` is quicker, and its program bigger and slower.
 STATIC_PROFILE ?= release
 
-.PHONY: help e2e-frameworks test-frameworks preflight build demo install check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-tensorflow e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
+.PHONY: help e2e-frameworks test-frameworks preflight build demo install check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -81,14 +81,10 @@ e2e-image: wheel ## Build the image of the Horovod chart without Docker, import 
 e2e-static: static ## Try the static ronde in a root with busybox alone and in one with an old C library; as root
 	e2e/static.sh "$$(tools/target-dir.sh)/static/ronde"
 
-e2e-tensorflow: build ## TensorFlow's parameter server as a Volcano job; brings TensorFlow into a cache outside the checkout
-	python="$$(e2e/environment.sh tensorflow)"; \
-	PATH="$$python/bin:$$PATH" cargo test $(LOCKED) -p ronde --test pods seed_003 -- --nocapture
-
 e2e-upgrade: build ## Upgrade from the program of another revision (FROM, by default the last tag), with pods running
 	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$PATH" e2e/upgrade.sh "$$(tools/target-dir.sh)/debug/ronde" $(FROM)
 
-e2e-frameworks: preflight ## TensorFlow and Keras with rings of processes; brings TensorFlow into a cache outside the checkout
+e2e-frameworks: preflight ## The frameworks with rings of processes, and the seeds' scripts as jobs; brings the frameworks into a cache outside the checkout
 	@LOCKED=$(LOCKED) tools/test-frameworks.sh all
 
 test-frameworks: preflight ## A short form of that, which CI runs

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Tests of the frameworks, each in an environment of its own in a cache outside the checkout.
 #
-# usage: test-frameworks.sh short | all | ENVIRONMENT [PYTEST-ARGUMENT...]
+# usage: test-frameworks.sh short | all | seeds | ENVIRONMENT [PYTEST-ARGUMENT...]
 #
 # `short` is what CI runs; an ENVIRONMENT is one of e2e/environment.sh. Where a framework cannot be installed its tests
 # are skipped, with the reason in $RONDE_SKIPS.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-which=${1:?"usage: $0 short | all | ENVIRONMENT [PYTEST-ARGUMENT...]"}
+which=${1:?"usage: $0 short | all | seeds | ENVIRONMENT [PYTEST-ARGUMENT...]"}
 shift
 cargo build ${LOCKED:-} -p ronde-python -p ronde-launch
 PYTHONPATH=$(tools/python-tree.sh debug)
@@ -26,10 +26,22 @@ try() {
     "$environment/bin/python" -m pytest -q -p no:cacheprovider "${file//-/_}" "$@"
 }
 
+# seeds: what users know, with its own scripts, as jobs on a cluster of this machine
+seeds() {
+    local environment
+    environment=$(e2e/environment.sh tensorflow) || return 0
+    PATH="$environment/bin:$(dirname "$(e2e/peers.sh path kubectl)"):$(dirname "$(e2e/peers.sh path helm)"):$PATH" \
+        RONDE_TEST_PYTHON=$environment/bin/python RONDE_TEST_PYTHONPATH=$PYTHONPATH \
+        cargo test ${LOCKED:-} -p ronde --test pods -- --nocapture \
+        seed_000_tensorflow seed_001_keras seed_002_tensorflow seed_003_tensorflow
+}
+
 case $which in
 short) try tensorflow -k 'at_once_and_in_graphs or any_order or keras_trains or mnist_lm or elastic' ;;
 all)
     try tensorflow
+    seeds
     ;;
+seeds) seeds ;;
 *) try "$which" "$@" ;;
 esac

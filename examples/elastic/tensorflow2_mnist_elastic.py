@@ -20,6 +20,7 @@ parser.add_argument("--steps", type=int, default=600, help="steps of one rank; m
 parser.add_argument("--batch-size", type=int, default=32)
 parser.add_argument("--commit-every", type=int, default=10)
 parser.add_argument("--pause", type=float, default=0.0, help="seconds between steps, to have something to watch")
+parser.add_argument("--until", default="", help="train on until this file is there")
 args = parser.parse_args()
 
 hvd.init()
@@ -51,15 +52,23 @@ def training_step(x, y):
     return loss
 
 
+def is_over(state):
+    """Whether all steps are done and there is the sign to end; ranks agree on it, as each looks at another moment."""
+    if state.batch * hvd.size() < args.steps or not args.until:
+        return state.batch * hvd.size() >= args.steps
+    told = tf.constant([1.0 if os.path.exists(args.until) else 0.0])
+    return hvd.allreduce(told, op=hvd.Max, name="until").numpy()[0] > 0
+
+
 @hvd.elastic.run
 def train(state):
-    while state.batch * hvd.size() < args.steps:
+    while not is_over(state):
         # The same numbers whatever the number of ranks: everybody takes its own part of them.
         chosen = np.random.default_rng(state.batch).permutation(len(train_x))
         chosen = chosen[hvd.rank() :: hvd.size()][: args.batch_size]
         loss = training_step(train_x[chosen], train_y[chosen])
-        if state.batch % 20 == 0 and hvd.rank() == 0:
-            print(f"Step #{state.batch}\tLoss: {loss.numpy():.6f}\t(ring of {hvd.size()})", flush=True)
+        if state.batch % 10 == 0:
+            print(f"Step #{state.batch}    Loss: {loss.numpy():.6f}", flush=True)
         state.batch += 1
         if state.batch % args.commit_every == 0:
             state.commit()

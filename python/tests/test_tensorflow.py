@@ -366,11 +366,11 @@ def test_an_elastic_training_outlives_a_rank_and_takes_a_new_one(tmp_path, examp
     program = [str(examples / "elastic/tensorflow2_mnist_elastic.py"), "--steps", "2000", "--pause", "0.02"]
     job = Job(tmp_path, ["localhost:2"], "-np 2 --min-np 1 --max-np 3", program, **QUIET)
     try:
-        job.wait_for(r"Step #20\t.*ring of 2")
+        job.wait_for(r"\[1\]<stdout>:Step #20 ")
         job.kill(1)
         after = job.wait_for(r"ring 2: 1 rank")
         job.set_hosts(["localhost:3"])
-        job.wait_for(r"\(ring of 3\)", after)
+        job.wait_for(r"\[2\]<stdout>:Step #", after)
         job.end()
     finally:
         job.process.kill()

@@ -289,6 +289,9 @@ fn waits(kind: &str, name: &str, job: Option<&TrainingJob>) -> String {
     let left: Vec<&str> = left.into_iter().map(String::as_str).collect();
     let (count, all) = (left.len(), scaling.workers.len());
     let workers = if all == 1 { "worker" } else { "workers" };
+    if left.is_empty() {
+        return format!("{all} new {workers} joined; waiting for the training to use them");
+    }
     format!("waiting for {count} of {all} {what} {workers}: {}", left.join(", "))
 }
 
@@ -387,6 +390,10 @@ mod tests {
         status.current_workers = vec!["lm-worker-3".to_owned()];
         let waits = "waiting for 1 of 2 new workers: lm-worker-4";
         assert_eq!(shown(json!({"phase": "Scaling"}), Some(&scaling)), waits);
+        let status = scaling.status.as_mut().unwrap();
+        status.current_workers.push("lm-worker-4".to_owned());
+        let joined = "2 new workers joined; waiting for the training to use them";
+        assert_eq!(shown(json!({"phase": "Scaling"}), Some(&scaling)), joined);
         assert_eq!(shown(json!({"phase": "ScaleSucceeded"}), None), "done");
         let failed = json!({"phase": "ScaleFailed", "conditions": [{"type": "ScaleFailed", "status": "True",
             "message": "execution timeout"}]});

@@ -1,6 +1,8 @@
 //! A copy of some objects that follows those of the API: for verbs that wait for a state, not for an event.
 //!
 //! A list, then a watch from its version on; when the version is no longer kept, a list again. Knows nothing of kinds.
+//! Not the cache of controllers: that one knows its kinds, and tries for ever where a command must end with what the
+//! server said.
 
 use std::{collections::BTreeMap, io, pin::Pin};
 

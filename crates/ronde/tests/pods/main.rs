@@ -56,7 +56,10 @@ macro_rules! transcripts {
 
         #[test]
         fn every_transcript_is_run() {
-            let own = ["isolation", "nodes", "preemption", "seed_002_auto_mode", "seed_002_elastic_training", "seed_003_gang"];
+            let own = [
+                "isolation", "nodes", "preemption", "seed_000_tensorflow", "seed_001_keras", "seed_002_auto_mode",
+                "seed_002_elastic_training", "seed_002_tensorflow", "seed_003_gang",
+            ];
             let mut names: Vec<&str> = own.into_iter().chain([$(stringify!($name)),+]).collect();
             names.sort_unstable();
             assert_eq!(transcript::names_in(&directory().join("transcripts")), names);
@@ -175,6 +178,31 @@ fn seed_002_auto_mode() {
 }
 
 #[test]
+fn seed_000_tensorflow() {
+    play_with_tensorflow("seed_000_tensorflow", &["root", "/usr/sbin/sshd", "ssh", "mpirun"]);
+}
+
+#[test]
+fn seed_001_keras() {
+    play_with_tensorflow("seed_001_keras", &["root", "helm", "/usr/sbin/sshd", "ssh", "mpirun"]);
+}
+
+#[test]
+fn seed_002_tensorflow() {
+    play_with_tensorflow("seed_002_tensorflow", &[]);
+}
+
+/// Runs a seed's own script on a machine that has room for what the seed asks for.
+fn play_with_tensorflow(name: &str, needs: &[&str]) {
+    let is_ready = is_there("tensorflow") && is_there("training") && needs.iter().all(|need| is_there(need));
+    if !is_ready || Program::find_all(&[]).is_none() {
+        return;
+    }
+    let Some(cluster) = Cluster::start(Sandbox::new(), "--nodes 4 --cpus 4 --gpus 1 --memory 8Gi") else { return };
+    play(&cluster, name);
+}
+
+#[test]
 fn seed_003_gang() {
     if Program::find_all(&[]).is_none() {
         return;
@@ -227,8 +255,8 @@ fn is_there(need: &str) -> bool {
         "training" => can_train(),
         "root" => is_root(),
         "tensorflow" => has_modules(
-            &["tensorflow"],
-            "TensorFlow is not installed (`make e2e-tensorflow` brings it and runs this test)",
+            &["tensorflow", "horovod"],
+            "TensorFlow is not installed (`make e2e-frameworks` brings it and runs this test)",
         ),
         "horovod" => has_modules(
             &["horovod", "torch", "sklearn"],
