@@ -16,7 +16,7 @@ PREFIX ?= $(HOME)/.local
 # How `make static` builds; `dev` is quicker, and its program bigger and slower.
 STATIC_PROFILE ?= release
 
-.PHONY: help e2e-frameworks test-frameworks preflight build demo install check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
+.PHONY: help e2e-frameworks test-frameworks preflight build demo install check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-frameworks bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -104,6 +104,11 @@ bench-collective: preflight ## Measure collectives beside Open MPI, Gloo and Hor
 	"$$release/ronde-bench" collective
 	@PYTHONPATH="$$(tools/python-tree.sh release)" "$${PYTHON:-python3}" bench/collective.py \
 	--plot "$$(tools/target-dir.sh)/collective.svg"
+
+bench-frameworks: preflight ## Measure training and sums through TensorFlow and JAX beside what each has for several processes; brings both into a cache
+	cargo build $(LOCKED) --release -p ronde-python
+	@for name in tensorflow jax; do \
+	PYTHONPATH="$$(tools/python-tree.sh release)" "$$(e2e/environment.sh $$name)/bin/python" bench/frameworks.py; done
 
 bench-gang: preflight ## Measure gangs on a real API server from the first request to the last node, beside a bare loop
 	cargo build $(LOCKED) --release -p ronde -p ronde-bench

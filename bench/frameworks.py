@@ -379,7 +379,6 @@ def main():
         return
     for framework in FRAMEWORKS:
         if importlib.util.find_spec(framework) is None:
-            print(f"{framework}: not installed")
             continue
         for name in args.only or SECTIONS:
             SECTIONS[name](framework, args)
