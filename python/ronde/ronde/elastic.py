@@ -14,6 +14,7 @@ from ronde import _control_channel
 from ronde import numpy as arrays
 from ronde._basics import basics
 from ronde._objects import broadcast_object
+from ronde._sampler import ShardedSampler
 from ronde.exceptions import HorovodInternalError, HostsUpdatedInterrupt, MismatchError
 
 
@@ -102,23 +103,38 @@ class State:
 
 
 class ObjectState(State):
-    """Plain attributes, given as keywords."""
+    """Plain attributes, given as keywords. Of samplers, what is done of the epoch is saved and agreed upon."""
 
     def __init__(self, bcast_object=broadcast_object, get_rank=basics.rank, **kwargs):
-        self._saved_state = kwargs
+        samplers = {name: value for name, value in kwargs.items() if isinstance(value, ShardedSampler)}
+        self._saved_state = {name: value for name, value in kwargs.items() if name not in samplers}
+        self._saved_samplers = {name: sampler.state_dict() for name, sampler in samplers.items()}
         super().__init__(bcast_object, get_rank)
+        for name, sampler in samplers.items():
+            setattr(self, name, sampler)
         self._set_attrs()
 
     def save(self):
         self._saved_state = {name: getattr(self, name) for name in self._saved_state}
+        self._saved_samplers = {name: getattr(self, name).state_dict() for name in self._saved_samplers}
 
     def restore(self):
+        for name, saved in self._saved_samplers.items():
+            getattr(self, name).load_state_dict(saved)
         self._set_attrs()
 
     def sync(self):
+        for name in self._saved_samplers:
+            getattr(self, name).sync()
         if self._saved_state:
             self._saved_state = self._bcast_object(self._saved_state)
             self._set_attrs()
+        # Only now, so that a sync that breaks off leaves the last commit whole.
+        self._saved_samplers = {name: getattr(self, name).state_dict() for name in self._saved_samplers}
+
+    def reset(self):
+        for name in self._saved_samplers:
+            getattr(self, name).reset()
 
     def _set_attrs(self):
         for name, value in self._saved_state.items():
