@@ -161,12 +161,14 @@ impl<'a> Runner<'a> {
     }
 
     fn carry_out(&mut self, commands: Vec<Command>) -> Option<ElasticOutcome> {
+        let new = commands.iter().filter(|command| matches!(command, Command::Start { .. })).count();
+        let size = self.workers.len() + new;
         for command in commands {
             match command {
                 Command::Start { worker, host, slot, number, local_size } => {
                     self.workers.insert(worker, Running { number, orders: None, order: None });
                     self.tell_of_threads(local_size);
-                    let place = first_place(number, self.workers.len(), slot, local_size);
+                    let place = first_place(number, size, slot, local_size);
                     self.start(worker, host, place);
                 }
                 Command::Assign(worker, place) => self.control.send(worker, &ToRank::Assign(place)),
