@@ -370,6 +370,7 @@ impl Arguments {
     pub fn parameters(&self) -> Parameters {
         let Self { tuning, autotune, watching, library, logging, .. } = self;
         Parameters {
+            controller: None,
             fusion_threshold_mb: tuning.fusion_threshold_mb,
             cycle_time_ms: tuning.cycle_time_ms,
             cache_capacity: tuning.cache_capacity,

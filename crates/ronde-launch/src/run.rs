@@ -250,6 +250,8 @@ fn report(arguments: &Arguments, ending: &Ending) -> Result<(), LaunchError> {
 /// The arguments with the names that Python's `parse_args` gives them.
 fn shown(arguments: &Arguments, parameters: &Parameters) -> String {
     let Arguments { elastic, remote, hosts, .. } = arguments;
+    let is_silent = !(remote.gloo || remote.mpi || remote.jsrun);
+    let is_by_file = |name: &str| is_silent && parameters.controller.as_deref() == Some(name);
     let mut all = serde_json::json!(parameters);
     let rest = serde_json::json!({
         "num_proc": arguments.num_proc, "np": arguments.num_proc, "check_build": arguments.check_build,
@@ -262,7 +264,8 @@ fn shown(arguments: &Arguments, parameters: &Parameters) -> String {
         "cooldown_range": elastic.blacklist_cooldown_range,
         "hosts": hosts.hosts, "hostfile": hosts.hostfile, "host_discovery_script": hosts.host_discovery_script,
         "ssh_port": remote.ssh_port, "ssh_identity_file": remote.ssh_identity_file,
-        "use_gloo": remote.gloo, "use_mpi": remote.mpi, "use_jsrun": remote.jsrun, "mpi_args": remote.mpi_args,
+        "use_gloo": remote.gloo || is_by_file("gloo"), "use_mpi": remote.mpi || is_by_file("mpi"),
+        "use_jsrun": remote.jsrun, "mpi_args": remote.mpi_args,
         "tcp_flag": if remote.tcp { Some(true) } else { None }, "binding_args": remote.binding_args,
         "prefix_output_with_timestamp": arguments.logging.prefix_output_with_timestamp,
     });

@@ -34,9 +34,9 @@ pub fn parse(text: &str) -> Result<Config, String> {
             }
         }
     }
-    let controller = keys.text("controller")?.filter(|controller| controller != "gloo");
     let by_itself = |it: String| format!("`controller: {it}` is ignored; Ronde starts and connects the ranks itself");
     let parameters = parameters(&mut keys)?;
+    let controller = parameters.controller.clone().filter(|controller| controller != "gloo");
     let threads = parameters
         .mpi_threads_disable
         .unwrap_or_default()
@@ -48,6 +48,7 @@ pub fn parse(text: &str) -> Result<Config, String> {
 fn parameters(keys: &mut Keys) -> Result<Parameters, String> {
     let hide_timestamp = keys.flag("logging.hide_timestamp")?;
     Ok(Parameters {
+        controller: keys.text("controller")?.map(|name| name.to_lowercase()),
         fusion_threshold_mb: keys.number("params.fusion_threshold_mb")?,
         cycle_time_ms: keys.real("params.cycle_time_ms")?,
         cache_capacity: keys.number("params.cache_capacity")?,

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 /// What was said; nothing where nothing was.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
 pub struct Parameters {
+    /// One of Horovod's controllers, by the configuration file; it makes no difference.
+    pub controller: Option<String>,
     pub fusion_threshold_mb: Option<i64>,
     pub cycle_time_ms: Option<f64>,
     pub cache_capacity: Option<i64>,
@@ -37,6 +39,7 @@ impl Parameters {
     /// Fills what is not said here from there.
     pub fn or(self, other: Self) -> Self {
         Self {
+            controller: self.controller.or(other.controller),
             fusion_threshold_mb: self.fusion_threshold_mb.or(other.fusion_threshold_mb),
             cycle_time_ms: self.cycle_time_ms.or(other.cycle_time_ms),
             cache_capacity: self.cache_capacity.or(other.cache_capacity),
