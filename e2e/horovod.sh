@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs Horovod's own tests of PyTorch, unmodified, against our drop-in.
+# Runs Horovod's own tests of PyTorch and of the launcher, unmodified, against our drop-in.
 #
 # usage: horovod.sh CHECKOUT [RANKS]
 #
@@ -19,15 +19,16 @@ readonly PYTEST=("$PYTHON" -m pytest -q -rs -p no:cacheprovider -p without_muon 
     printf 'error: %s has no PyTorch\nhint: name one that has in PYTHON\n' "$PYTHON" >&2
     exit 1
 }
-if [[ ! -d $EXTRAS/mock ]]; then
-    "$PYTHON" -m pip install --quiet --target "$EXTRAS" mock pytest pytest-timeout >&2
+if [[ ! -d $EXTRAS/psutil ]]; then
+    "$PYTHON" -m pip install --quiet --target "$EXTRAS" mock parameterized psutil pytest pytest-timeout >&2
 fi
-cargo build --quiet -p ronde-python
+cargo build --quiet -p ronde-python -p ronde
 meeting=$(mktemp -d)
 trap 'rm -rf "$meeting"' EXIT
 result=0
 PYTHONPATH=$(tools/python-tree.sh debug):$EXTRAS:$meeting
-export PYTHONPATH OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+RONDE_BINARY=$(tools/target-dir.sh)/debug/ronde
+export PYTHONPATH RONDE_BINARY OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 
 # Three tests try every optimizer of PyTorch on a model with a bias; Muon, which is newer than they are, refuses those.
 cat >"$meeting/without_muon.py" <<'END'
@@ -66,4 +67,9 @@ for file in test_torch.py test_timeline.py test_common.py; do
 done
 printf 'test_torch_elastic.py, alone\n'
 (cd "$CHECKOUT/test/single" && "${PYTEST[@]}" test_torch_elastic.py) || result=1
+# One compares our errors with advice on how to build Horovod, the other wants jsrun, which is not used.
+printf 'the launcher, alone\n'
+(cd "$CHECKOUT/test/single" && "${PYTEST[@]}" test_run.py test_elastic_run.py test_elastic_discovery.py \
+    --deselect test_run.py::RunTests::test_run_controller \
+    --deselect test_run.py::RunTests::test_generate_jsrun_rankfile) || result=1
 exit "$result"

@@ -14,7 +14,10 @@ from pathlib import Path
 MODULES = """
 torch torch.mpi_ops torch.functions torch.optimizer torch.compression torch.sync_batch_norm
 torch.elastic torch.elastic.state torch.elastic.sampler
-common.basics common.process_sets common.elastic common.exceptions common.util runner
+common.basics common.process_sets common.elastic common.exceptions common.util
+runner runner.common.util.config_parser runner.common.util.env runner.common.util.host_hash runner.common.util.hosts
+runner.common.util.safe_shell_exec runner.common.util.secret runner.common.util.settings runner.common.util.timeout
+runner.elastic.settings runner.util.network runner.util.threads
 """.split()
 # What concerns Horovod's own library and versions; and the arguments of what nobody calls by name.
 EXCEPT = """
@@ -24,6 +27,7 @@ common.util.get_extension_full_path common.util.get_average_backwards_compatibil
 common.util.check_installed_version torch.sync_batch_norm.SyncBatchNorm.forward
 torch.elastic.state.ModelStateHandler.__init__ torch.elastic.state.OptimizerStateHandler.__init__
 torch.elastic.state.SamplerStateHandler.__init__
+runner.common.util.safe_shell_exec.terminate_executor_shell_and_children
 """.split()
 
 

@@ -196,30 +196,3 @@ def wait_until(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def test_the_command_line_can_be_read_from_python(monkeypatch):
-    from horovod.runner import launch
-
-    words = "horovodrun -np 2 -H a:1,b:1 --fusion-threshold-mb 8 --no-autotune python t.py -np 3"
-    monkeypatch.setattr(sys, "argv", words.split())
-    args = launch.parse_args()
-    assert (args.num_proc, args.hosts, args.fusion_threshold_mb, args.autotune) == (2, "a:1,b:1", 8, False)
-    assert args.command == ["python", "t.py", "-np", "3"]
-    monkeypatch.setattr(sys, "argv", ["horovodrun", "-np", "none"])
-    with pytest.raises(SystemExit) as caught:
-        launch.parse_args()
-    assert caught.value.code == 2
-
-
-def test_hosts_and_slots():
-    from horovod.runner.common.util import hosts
-
-    places = hosts.get_host_assignments(hosts.parse_hosts("a:2,b:1"), 3)
-    assert [place.to_response_string() for place in places] == ["0,3,0,2,0,2", "1,3,1,2,0,1", "2,3,0,1,1,2"]
-    assert hosts.SlotInfo.from_response_string("1,3,1,2,0,1").cross_size == 1
-    assert len(hosts.get_host_assignments(hosts.parse_hosts("a:2,b:2"), 1, 3)) == 3
-    with pytest.raises(ValueError, match="Requested more processes .3. than there are available slots .2."):
-        hosts.get_host_assignments(hosts.parse_hosts("a:2"), 3)
-    with pytest.raises(ValueError):
-        hosts.parse_hosts("a")

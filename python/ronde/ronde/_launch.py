@@ -5,6 +5,7 @@ the key is in the ranks' environment, which nobody else can read. The ranks' sid
 """
 
 import collections
+import functools
 import json
 import os
 import secrets
@@ -94,26 +95,32 @@ def run(
     wrote has been shown by then. `disable_cache`, `use_gloo`, `use_mpi` and `mpi_args` are accepted and make no
     difference.
     """
-    flags = _flags(
-        num_proc=_given(num_proc, np, 1),
-        min_np=_given(min_num_proc, min_np),
-        max_np=_given(max_num_proc, max_np),
-        slots_per_host=slots,
-        reset_limit=reset_limit,
-        blacklist_cooldown_range=cooldown_range,
-        hosts=hosts,
-        hostfile=hostfile,
-        host_discovery_script=host_discovery_script,
-        start_timeout=start_timeout,
-        ssh_port=ssh_port,
-        ssh_identity_file=ssh_identity_file,
-        output_filename=output_filename,
-        verbose=verbose,
-        network_interfaces=_joined(network_interfaces or network_interface),
-    )
-    is_here = not (hosts or hostfile or host_discovery_script)
-    with _TaskServer("127.0.0.1" if is_here else "", cloudpickle.dumps((func, args, kwargs or {}))) as server:
-        _launch(flags + [executable or sys.executable, "-m", "ronde._task"], server)
+    options = {
+        "num_proc": _given(num_proc, np, 1),
+        "min_np": _given(min_num_proc, min_np),
+        "max_np": _given(max_num_proc, max_np),
+        "slots_per_host": slots,
+        "reset_limit": reset_limit,
+        "blacklist_cooldown_range": cooldown_range,
+        "hosts": hosts,
+        "hostfile": hostfile,
+        "host_discovery_script": host_discovery_script,
+        "start_timeout": start_timeout,
+        "ssh_port": ssh_port,
+        "ssh_identity_file": ssh_identity_file,
+        "output_filename": output_filename,
+        "verbose": verbose,
+        "network_interfaces": _joined(network_interfaces or network_interface),
+    }
+    return run_function(options, functools.partial(func, *args, **(kwargs or {})), executable)
+
+
+def run_function(options, func, executable=None, env=os.environ):
+    """Runs a function on every rank and returns what they return, by rank; options are flags of `ronde run`."""
+    is_here = not any(options.get(name) for name in ("hosts", "hostfile", "host_discovery_script"))
+    with _TaskServer("127.0.0.1" if is_here else "", cloudpickle.dumps(func)) as server:
+        command = [executable or sys.executable, "-m", "ronde._task"]
+        run_command(options, command, {**env, **server.variables()}, server.failures)
         return [cloudpickle.loads(server.results[rank]) for rank in sorted(server.results)]
 
 
@@ -137,13 +144,13 @@ def _flags(**options):
     return flags
 
 
-def _launch(words, server):
-    """Runs the launcher and shows its output, also in a notebook."""
+def run_command(options, command, env, failures=None):
+    """Runs a command on every rank and shows their output, also in a notebook."""
     with tempfile.TemporaryDirectory(prefix="ronde-run-") as folder:
         report = os.path.join(folder, "report")
         process = subprocess.Popen(
-            [binary(), "run", "--report", report, "--until-stdin-ends", *words],
-            env=server.environment(),
+            [binary(), "run", "--report", report, "--until-stdin-ends", *_flags(**options), *command],
+            env=env,
             # Nothing is ever written: when this process is gone, however it ended, the launcher sees the end of it.
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -161,7 +168,7 @@ def _launch(words, server):
             for pump in pumps:
                 pump.join()
         if code != 0:
-            raise _failure(_read(report), code, _error(said), server.failures)
+            raise _failure(_read(report), code, _error(said), failures or {})
 
 
 def _pump(source, target, said=None):
@@ -234,8 +241,8 @@ class _TaskServer:
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
 
-    def environment(self):
-        return dict(os.environ, **{PORT: str(self.listener.getsockname()[1]), KEY: self.key})
+    def variables(self):
+        return {PORT: str(self.listener.getsockname()[1]), KEY: self.key}
 
     def _serve(self):
         while True:

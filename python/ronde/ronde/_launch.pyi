@@ -1,4 +1,4 @@
-from typing import Any, Callable, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union
 
 _T = TypeVar("_T")
 
@@ -40,3 +40,9 @@ def run(
     min_np: Optional[int] = None,
     max_np: Optional[int] = None,
 ) -> list[_T]: ...
+def run_function(
+    options: dict[str, Any], func: Callable[[], _T], executable: Optional[str] = None, env: Mapping[str, str] = ...
+) -> list[_T]: ...
+def run_command(
+    options: dict[str, Any], command: Sequence[str], env: Mapping[str, str], failures: Optional[dict[int, str]] = None
+) -> None: ...

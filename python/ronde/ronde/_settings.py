@@ -258,14 +258,15 @@ def _addresses(names):
         try:
             found.append(str(ipaddress.ip_address(each)))
         except ValueError:
-            own = _addresses_of_interface(each)
+            own = addresses_of_interface(each)
             if not own:
                 raise ValueError(f"RONDE_ADDRESSES: `{each}` is neither an address nor an interface with one") from None
             found += own
     return found
 
 
-def _addresses_of_interface(name):
+def addresses_of_interface(name):
+    """The addresses that a network interface of this machine has."""
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         try:

@@ -40,8 +40,8 @@ def _told(error):
 
 def main():
     try:
-        func, args, kwargs = cloudpickle.loads(_ask(FUNCTION))
-        result = cloudpickle.dumps(func(*args, **kwargs))
+        func = cloudpickle.loads(_ask(FUNCTION))
+        result = cloudpickle.dumps(func())
     except Exception as error:
         _ask(FAILURE, _rank(), _told(error))
         raise

@@ -3,14 +3,22 @@
 import os
 import re
 
+from horovod.runner.common.util.secret import HOROVOD_SECRET_KEY
+
 LOG_LEVEL_STR = ["FATAL", "ERROR", "WARNING", "INFO", "DEBUG", "TRACE"]
 # What belongs to one machine, or to nobody else.
-IGNORE_REGEXES = {"BASH_FUNC_.*", "OLDPWD", ".*CUDA_VISIBLE_DEVICES", "_HOROVOD_SECRET_KEY"}
+IGNORE_REGEXES = {"BASH_FUNC_.*", "OLDPWD", ".*CUDA_VISIBLE_DEVICES", HOROVOD_SECRET_KEY}
+KUBEFLOW_MPI_EXEC = "/etc/mpi/kubexec.sh"
 
 
-def is_exportable(name):
+def is_exportable(v):
     """Whether a variable may go to another machine."""
-    return not any(re.match(each, name) for each in IGNORE_REGEXES)
+    return not any(re.match(each, v) for each in IGNORE_REGEXES)
+
+
+def is_kubeflow_mpi():
+    """Whether Kubeflow's operator for MPI has started this pod."""
+    return os.environ.get("OMPI_MCA_plm_rsh_agent") == KUBEFLOW_MPI_EXEC
 
 
 def get_env_rank_and_size():

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 
 HostInfo = collections.namedtuple("HostInfo", ["hostname", "slots"])
-HostInfo.from_string = staticmethod(lambda text: _host(text))
+HostInfo.from_string = staticmethod(lambda host_string: _host(host_string))
 
 
 @dataclass

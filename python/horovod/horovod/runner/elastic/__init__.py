@@ -1,0 +1,1 @@
+"""What scripts and tests use of elastic jobs; `ronde run` drives them."""
