@@ -350,6 +350,29 @@ def test_the_way_through_python_does_the_same(ring):
     ring(2).run(body, RONDE_TENSORFLOW_OPS="0", **QUIET)
 
 
+def test_a_sampler_gives_each_rank_its_share_of_what_is_left(ring):
+    def body():
+        import horovod.tensorflow as hvd
+        import tensorflow as tf
+
+        hvd.init()
+        data = tf.data.Dataset.range(100, 112)
+        sampler = hvd.elastic.ElasticSampler(data, seed=1)
+        state = hvd.elastic.TensorFlowState([tf.Variable(1.0)], sampler=sampler)
+        batches = sampler.indices().batch(2)
+        first = next(iter(batches)).numpy().tolist()
+        assert len(list(batches)) == 3
+        sampler.record_batch(0, len(first))
+        state.commit()
+        # The ranks have changed, as far as it knows: the same dataset has what is left.
+        state.on_reset()
+        left = [batch.numpy().tolist() for batch in batches]
+        seen = sum(hvd.allgather_object(sum(left, first)), [])
+        assert len(left) == 2 and sorted(seen) == list(range(12)), seen
+
+    ring(2).run(body, **QUIET)
+
+
 @pytest.mark.parametrize("script", ["tensorflow_mnist_lm.py", "keras_mnist_advanced_modified.py"])
 def test_digits_are_learned_by_the_scripts_of_the_seeds(script, examples):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")

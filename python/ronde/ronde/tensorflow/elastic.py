@@ -10,6 +10,7 @@ from ronde._objects import broadcast_object
 from ronde.elastic import ObjectState
 from ronde.exceptions import HorovodInternalError
 from ronde.tensorflow.functions import broadcast_variables
+from ronde.tensorflow.sampler import ElasticSampler
 from ronde.tensorflow.util import _executing_eagerly
 
 
@@ -132,4 +133,4 @@ class TensorFlowState(_VariablesState):
         return self._save_variables()
 
 
-__all__ = ["TensorFlowKerasState", "TensorFlowState", "run", "run_fn"]
+__all__ = ["ElasticSampler", "TensorFlowKerasState", "TensorFlowState", "run", "run_fn"]

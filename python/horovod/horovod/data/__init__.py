@@ -1,0 +1,5 @@
+"""Loaders of batches."""
+
+from ronde.data import AsyncDataLoaderMixin, BaseDataLoader
+
+__all__ = ["AsyncDataLoaderMixin", "BaseDataLoader"]
