@@ -1,9 +1,8 @@
 """Distributed training with Keras: Horovod's `horovod.keras`."""
 
-try:
-    import keras as _keras
-except ImportError as error:
-    raise ImportError("horovod.keras needs Keras, which is not installed here: pip install keras tensorflow") from error
+from ronde._frameworks import require as _require
+
+_keras = _require("keras")
 
 from ronde.keras import callbacks, elastic
 from ronde.keras._module import *  # noqa: F403

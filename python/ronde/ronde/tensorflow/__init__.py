@@ -1,12 +1,8 @@
 """Collective operations and distributed training for TensorFlow: Horovod's `horovod.tensorflow`."""
 
-try:
-    import tensorflow as _tensorflow  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        "horovod.tensorflow needs TensorFlow, which is not installed here: pip install tensorflow "
-        "(or tensorflow-cpu); 2.12 and newer are supported"
-    ) from error
+from ronde._frameworks import require as _require
+
+_require("tensorflow")
 
 from ronde._basics import __all__ as _names
 from ronde.exceptions import HorovodInternalError

@@ -1,6 +1,8 @@
 """Collective operations and distributed training for PyTorch: Horovod's `horovod.torch`."""
 
-import torch as _torch
+from ronde._frameworks import require as _require
+
+_torch = _require("torch")
 
 from ronde._basics import __all__ as _names
 from ronde.exceptions import HorovodInternalError
