@@ -34,6 +34,7 @@ def error_of(code, path=()):
         ("tensorflow", "horovod.tensorflow needs TensorFlow, which is not installed: pip install tensorflow (tried "),
         ("tensorflow.keras", "horovod.tensorflow needs TensorFlow, which is not installed: "),
         ("keras", "horovod.keras needs Keras, which is not installed: pip install keras tensorflow (tried with "),
+        ("mxnet", "horovod.mxnet needs MXNet, which is not installed: pip install mxnet==1.9.1 numpy==1.23.5 (tried "),
     ],
 )
 @pytest.mark.parametrize("package", ["horovod", "ronde"])
