@@ -24,6 +24,6 @@ esac
 if ! "$FOLDER/bin/python" -c "import $modules, sklearn, pytest, cloudpickle" >/dev/null 2>&1; then
     printf 'environment: installing %s into %s\n' "${packages[*]}" "$FOLDER" >&2
     python3 -m venv --clear "$FOLDER"
-    "$FOLDER/bin/pip" install --quiet "${packages[@]}" scikit-learn pytest cloudpickle >&2
+    "$FOLDER/bin/pip" install --quiet "${packages[@]}" scikit-learn pytest cloudpickle mypy >&2
 fi
 printf '%s\n' "$FOLDER"

@@ -15,7 +15,7 @@ PYTHONPATH=$(tools/python-tree.sh debug)
 RONDE_HOROVODRUN=$(tools/target-dir.sh)/debug/horovodrun
 export PYTHONPATH RONDE_HOROVODRUN OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 
-# try ENVIRONMENT [PYTEST-ARGUMENT...]: the tests of its framework
+# try ENVIRONMENT [PYTEST-ARGUMENT...]: the tests of its framework, and whether type checkers see what it has
 try() {
     local environment file=python/tests/test_${1%%-[0-9]*}.py
     if ! environment=$(e2e/environment.sh "$1"); then
@@ -23,7 +23,7 @@ try() {
         return
     fi
     shift
-    "$environment/bin/python" -m pytest -q -p no:cacheprovider "${file//-/_}" "$@"
+    "$environment/bin/python" -m pytest -q -p no:cacheprovider "${file//-/_}" python/tests/test_types.py "$@"
 }
 
 # seeds: what users know, with its own scripts, as jobs on a cluster of this machine

@@ -1,0 +1,1 @@
+from ronde.keras.callbacks import *

@@ -1,0 +1,1 @@
+from ronde.keras.elastic import *

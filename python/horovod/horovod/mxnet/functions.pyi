@@ -1,0 +1,1 @@
+from ronde.mxnet.functions import *

@@ -1,0 +1,1 @@
+from ronde.tensorflow.sync_batch_norm import *

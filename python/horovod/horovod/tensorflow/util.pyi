@@ -1,0 +1,1 @@
+from ronde.tensorflow.util import *
