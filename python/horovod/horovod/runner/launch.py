@@ -42,6 +42,8 @@ def _read(words):
     done = subprocess.run([binary(), "run", "--show-arguments", *words], capture_output=True, text=True)
     if done.returncode != 0:
         raise ValueError(done.stderr.removeprefix("error: ").strip())
+    # What means something else here than in Horovod.
+    print(done.stderr, end="", file=sys.stderr)
     if not done.stdout.startswith("{"):
         # They ask for the help, the version, or what was built in.
         print(done.stdout, end="")
