@@ -5,7 +5,8 @@ import copy
 import torch
 
 from ronde._basics import basics
-from ronde._objects import allgather_object, broadcast_object
+from ronde._objects import broadcast_object
+from ronde._sampler import sync_sampler
 from ronde.elastic import ObjectState
 from ronde.torch.elastic.sampler import ElasticSampler
 from ronde.torch.functions import broadcast_parameters, take_optimizer_state
@@ -46,11 +47,7 @@ class OptimizerStateHandler(StateHandler):
 
 class SamplerStateHandler(StateHandler):
     def sync(self):
-        # Every rank counts for all: whoever is furthest in the first rank's epoch is right.
-        states = allgather_object(self.value.state_dict(), name="sampler")
-        epoch = states[0]["epoch"]
-        done = max(state["processed_num"] for state in states if state["epoch"] == epoch)
-        self.value.load_state_dict({"epoch": epoch, "processed_num": done})
+        sync_sampler(self.value, "sampler")
 
 
 def _copied(value, before):
