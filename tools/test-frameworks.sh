@@ -30,6 +30,7 @@ case $which in
 short) try tensorflow -k 'at_once_and_in_graphs or any_order or keras_trains or mnist_lm or elastic' ;;
 all)
     try tensorflow
+    try jax
     ;;
 *) try "$which" "$@" ;;
 esac
