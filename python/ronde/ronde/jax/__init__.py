@@ -11,7 +11,7 @@ from ronde._basics import *  # noqa: F403
 from ronde._basics import __all__ as _names
 from ronde._operations import Adasum, Average, Max, Min, Product, Sum, barrier, join
 from ronde.exceptions import HorovodInternalError, HostsUpdatedInterrupt, MismatchError
-from ronde.jax import elastic
+from ronde.jax import _interrupts, elastic
 from ronde.jax.compression import Compression
 from ronde.jax.functions import allgather_object, broadcast_object, broadcast_parameters
 from ronde.jax.operations import (
@@ -28,6 +28,8 @@ from ronde.jax.operations import (
 )
 from ronde.jax.optimizer import DistributedOptimizer
 from ronde.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+
+_interrupts.watch()
 
 __all__ = [
     *_names,
