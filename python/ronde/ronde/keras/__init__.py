@@ -3,7 +3,9 @@
 try:
     import keras as _keras
 except ImportError as error:
-    raise ImportError("horovod.keras needs Keras, which is not installed here: pip install keras tensorflow") from error
+    raise ImportError(
+        "horovod.keras needs Keras, which is not installed here: pip install keras, and TensorFlow, JAX or PyTorch"
+    ) from error
 
 from ronde.keras import callbacks, elastic
 from ronde.keras._module import *  # noqa: F403
