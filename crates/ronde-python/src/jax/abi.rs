@@ -140,19 +140,23 @@ struct FutureSet {
     error: Pointer,
 }
 
+/// A function of XLA's table, whatever it takes; and one that takes a struct and gives an error or null.
+type AnyFunction = unsafe extern "C" fn();
+type Function<T> = unsafe extern "C" fn(*mut T) -> Pointer;
+
 /// XLA's functions that are used, for as long as the process lives.
 #[derive(Clone, Copy)]
 struct Functions {
-    error_create: unsafe extern "C" fn(*mut ErrorCreate) -> Pointer,
+    error_create: Function<ErrorCreate>,
     futures: Option<Futures>,
     version: Option<(c_int, c_int)>,
 }
 
 #[derive(Clone, Copy)]
 struct Futures {
-    create: unsafe extern "C" fn(*mut FutureCreate) -> Pointer,
-    set_available: unsafe extern "C" fn(*mut FutureSet) -> Pointer,
-    set_error: unsafe extern "C" fn(*mut FutureSet) -> Pointer,
+    create: Function<FutureCreate>,
+    set_available: Function<FutureSet>,
+    set_error: Function<FutureSet>,
 }
 
 impl Functions {
@@ -171,12 +175,12 @@ impl Functions {
             let has_version = (&raw const (*api).version.struct_size).read() == size_of::<Version>();
             let head = if has_version { size_of::<Api>() } else { size_of::<Api>() - size_of::<Version>() };
             let count = size.checked_sub(head)? / size_of::<Pointer>();
-            let table = api.cast::<u8>().add(head).cast::<Option<unsafe extern "C" fn()>>();
+            let table = api.cast::<Option<AnyFunction>>().add(head / size_of::<Pointer>());
             let function = |index: usize| if index < count { table.add(index).read() } else { None };
             // Of the functions of a table, the first makes errors; one was put before the futures when they were new.
             let first_future = if count > 15 { 13 } else { 12 };
             Some(Self {
-                error_create: std::mem::transmute::<unsafe extern "C" fn(), _>(function(0)?),
+                error_create: std::mem::transmute::<AnyFunction, Function<ErrorCreate>>(function(0)?),
                 futures: Futures::new([0, 1, 2].map(|index| function(first_future + index))),
                 version: has_version.then(|| ((*api).version.major, (*api).version.minor)),
             })
@@ -204,14 +208,14 @@ impl Functions {
 impl Futures {
     /// # Safety
     /// The functions must be those for futures, in XLA's order.
-    unsafe fn new(functions: [Option<unsafe extern "C" fn()>; 3]) -> Option<Self> {
+    unsafe fn new(functions: [Option<AnyFunction>; 3]) -> Option<Self> {
         let [Some(create), Some(set_available), Some(set_error)] = functions else { return None };
         // SAFETY: they are these functions, whose declarations are XLA's.
         unsafe {
             Some(Self {
-                create: std::mem::transmute::<unsafe extern "C" fn(), _>(create),
-                set_available: std::mem::transmute::<unsafe extern "C" fn(), _>(set_available),
-                set_error: std::mem::transmute::<unsafe extern "C" fn(), _>(set_error),
+                create: std::mem::transmute::<AnyFunction, Function<FutureCreate>>(create),
+                set_available: std::mem::transmute::<AnyFunction, Function<FutureSet>>(set_available),
+                set_error: std::mem::transmute::<AnyFunction, Function<FutureSet>>(set_error),
             })
         }
     }
@@ -348,7 +352,7 @@ pub(super) trait Act {
 
 /// A function for XLA in the form in which JAX takes it.
 pub(super) fn capsule<A: Act>(py: Python<'_>) -> PyResult<Bound<'_, PyCapsule>> {
-    let function: unsafe extern "C" fn(*mut Frame) -> Pointer = handle::<A>;
+    let function: Function<Frame> = handle::<A>;
     let address = NonNull::new(function as Pointer).expect("a function has an address");
     // SAFETY: the function is there for as long as the process.
     unsafe { PyCapsule::new_with_pointer(py, address, CAPSULE_NAME) }

@@ -9,8 +9,8 @@ import numpy as np
 
 from ronde._basics import basics
 from ronde._operations import Operations, run, start
+from ronde._ronde import TYPE_CODES
 from ronde.jax._primitive import empty
-from ronde.numpy import _by_dtype, _code
 
 
 def _check_place(array):
@@ -31,15 +31,20 @@ def _maker(shape, dtype):
     return jax.jit(functools.partial(empty, shape, dtype))
 
 
+@functools.lru_cache(maxsize=None)
+def _code(dtype):
+    code = TYPE_CODES.get(dtype.name)
+    if code is None:
+        raise ValueError(f"Tensor type {dtype} is not supported.")
+    return code
+
+
 class Arrays:
     """What an array is to the engine."""
 
     @staticmethod
     def memory(array):
-        code = _by_dtype.get(array.dtype)
-        if code is None:
-            code = _code(array.dtype)
-        return code, array.shape, array.unsafe_buffer_pointer()
+        return _code(array.dtype), array.shape, array.unsafe_buffer_pointer()
 
     @staticmethod
     def stage(array, is_in_place):

@@ -1,5 +1,7 @@
 """What has another name in older versions of JAX."""
 
+# mypy: ignore-errors
+
 try:
     from jax.ffi import ffi_lowering, register_ffi_target
 except ImportError:

@@ -10,8 +10,11 @@ class Compressor:
     def decompress(tensor: Array, ctx: Any) -> Array: ...
 
 class NoneCompressor(Compressor): ...
-class FP16Compressor(Compressor): ...
-class BF16Compressor(Compressor): ...
+class FP16Compressor(Compressor):
+    dtype: Any
+
+class BF16Compressor(Compressor):
+    dtype: Any
 
 class Compression:
     none: type[NoneCompressor]
