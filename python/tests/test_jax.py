@@ -176,6 +176,8 @@ def test_operations_are_vmapped_scanned_chosen_and_computed_again(ring):
         def layer(x):
             return jnp.sin(hvd.allreduce(x, name="layer"))
 
+        inner = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum))
+        assert np.allclose(jax.jit(lambda x: inner(inner(x)))(x), 2 * (both[:, :2] + both[:, 2:]))
         grads = jax.jit(jax.grad(lambda x: layer(layer(x)).sum()))(x)
         assert np.isfinite(grads).all()
 
@@ -193,7 +195,8 @@ def test_two_hundred_operations_in_any_order_and_one_thread(ring):
 
         hvd.init()
         order = list(range(200))
-        if tuple(map(int, jax.__version__.split("."))) >= (0, 4, 34):
+        if tuple(map(int, jax.__version__.split("."))) >= (0, 5):
+            # Older ones do one operation after the other: there the programs of all ranks must be the same.
             random.Random(hvd.rank()).shuffle(order)
         chance = random.Random(hvd.rank() + 100)
 
@@ -336,9 +339,9 @@ def test_optimizers_apply_what_all_ranks_have_found(ring):
                 own = optax.apply_updates(own, updates)
                 seen.append(float(own["c"]))
             assert seen[0] == 0.0 and seen[1] == seen[2] < 0.0 and seen[3] < seen[1], seen
-        mine = {"w": jnp.full(3, float(rank)), "key": jax.random.key(rank), "step": rank, "np": np.ones(2) * rank}
+        mine = {"w": jnp.full(3, float(rank)), "key": jax.random.key(rank), "step": rank, "np": np.array(rank / 3)}
         first = hvd.broadcast_parameters(mine, root_rank=1)
-        assert first["w"].tolist() == [1.0] * 3 and first["step"] == 1 and first["np"].tolist() == [1.0, 1.0]
+        assert first["w"].tolist() == [1.0] * 3 and first["step"] == 1 and first["np"] == 1 / 3
         assert (jax.random.key_data(first["key"]) == jax.random.key_data(jax.random.key(1))).all()
 
     ring(2).run(body, **QUIET)

@@ -187,9 +187,9 @@ impl Functions {
         }
     }
 
-    /// The stage in which a function acts: one was put before it together with the version.
-    const fn execute_stage(&self) -> c_int {
-        if self.version.is_some() { 3 } else { 2 }
+    /// Whether a function is to act. A stage was put before this one shortly before tables got versions.
+    const fn is_execution(&self, stage: c_int) -> bool {
+        stage == 3 || (stage == 2 && self.version.is_none())
     }
 
     fn error(&self, failure: &Failure) -> Pointer {
@@ -392,7 +392,7 @@ unsafe extern "C" fn handle<A: Act>(frame: *mut Frame) -> Pointer {
 unsafe fn act_on_frame<A: Act>(frame: &mut Frame, functions: Functions) -> Result<(), Failure> {
     // SAFETY: the frame is XLA's for this call, and so is all that it points to.
     unsafe {
-        if frame.stage != functions.execute_stage() {
+        if !functions.is_execution(frame.stage) {
             return Ok(());
         }
         let call = Call {
@@ -418,9 +418,11 @@ unsafe fn answer_metadata(mut extension: *mut Extension, version: Option<(c_int,
                 let metadata = (*extension.cast::<MetadataExtension>()).metadata;
                 // XLAs of 0.1 ask without their functions.
                 let (major, minor) = version.unwrap_or((0, 1));
-                (*metadata).version.major = major.min(0);
-                // Older XLAs want exactly their own, newer ones none above it.
-                (*metadata).version.minor = minor.min(MINOR_VERSION_MAX);
+                if (*metadata).struct_size >= size_of::<Metadata>() {
+                    (*metadata).version.major = major.min(0);
+                    // Older XLAs want exactly their own, newer ones none above it.
+                    (*metadata).version.minor = minor.min(MINOR_VERSION_MAX);
+                }
                 return true;
             }
             extension = (*extension).next;

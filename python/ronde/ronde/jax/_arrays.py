@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ronde._basics import basics
-from ronde._operations import Operations, run, start
+from ronde._operations import Operations, run
 from ronde._ronde import TYPE_CODES
 from ronde.jax._primitive import empty
 
@@ -73,7 +73,6 @@ class Arrays:
 
 
 waiting = Operations(Arrays, run)
-starting = Operations(Arrays, start)
 
 
 # Steps that were dispatched end in this time, or will not end at all, because other ranks do something else.

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ronde import _objects
+from ronde import numpy as arrays
 from ronde._operations import synchronize
 from ronde._ronde import TYPE_CODES
-from ronde.jax._arrays import starting
 from ronde.process_sets import global_process_set
 
 
@@ -23,7 +23,7 @@ def broadcast_leaves(leaves, root_rank, name, process_set=global_process_set):
     handles, objects = {}, {}
     for number, leaf in enumerate(leaves):
         if hasattr(leaf, "dtype"):
-            handles[number] = starting.broadcast(_sent(leaf), root_rank, f"{name}.{number}", process_set)
+            handles[number] = arrays.broadcast_async(_sent(leaf), root_rank, f"{name}.{number}", process_set)
         else:
             objects[number] = leaf
     if objects:
@@ -41,20 +41,18 @@ def _is_key(leaf):
 
 
 def _sent(leaf):
-    """An array as it travels: as bytes, if it is of a type that cannot be reduced."""
-    leaf = jnp.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
-    if leaf.dtype.name in TYPE_CODES:
-        return leaf
-    return jnp.asarray(np.asarray(leaf).reshape(-1).view(np.uint8))
+    """A leaf as it travels: an array of NumPy, of bytes if its type is none that can be reduced."""
+    array = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    return array if array.dtype.name in TYPE_CODES else array.reshape(-1).view(np.uint8)
 
 
 def _received(value, leaf):
+    """What came of it, as the leaf was."""
     if _is_key(leaf):
         data = _received(value, jax.random.key_data(leaf))
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
-    if value.dtype != leaf.dtype and leaf.dtype.name not in TYPE_CODES:
-        return jnp.asarray(np.asarray(value).view(leaf.dtype).reshape(leaf.shape))
-    return value
+    value = value if leaf.dtype.name in TYPE_CODES else value.view(leaf.dtype).reshape(leaf.shape)
+    return jnp.asarray(value) if isinstance(leaf, jax.Array) else value
 
 
 def broadcast_object(obj=None, root_rank=0, name=None, process_set=global_process_set):
