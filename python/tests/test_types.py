@@ -27,7 +27,9 @@ def mypy(*words):
 def test_stubs_say_what_the_modules_have(tmp_path):
     allowed, config = tmp_path / "allowed", tmp_path / "mypy.ini"
     allowed.write_text(EXCEPT)
-    config.write_text("[mypy]\nignore_missing_imports = true\n")
+    # TensorFlow's own types are not known here.
+    without = "[mypy-ronde.tensorflow.*]\nignore_errors = true\n"
+    config.write_text(f"[mypy]\nignore_missing_imports = true\n{without}")
     words = ["--concise", "--allowlist", str(allowed), "--ignore-unused-allowlist", "--mypy-config-file", str(config)]
     code, said = mypy("mypy.stubtest", "ronde", *words)
     assert code == 0, said
