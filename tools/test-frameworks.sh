@@ -17,13 +17,17 @@ export PYTHONPATH RONDE_HOROVODRUN OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 
 # try ENVIRONMENT [PYTEST-ARGUMENT...]: the tests of its framework, and whether type checkers see what it has
 try() {
-    local environment file=python/tests/test_${1%%-[0-9]*}.py
+    local environment files=("python/tests/test_${1%%-[0-9]*}.py")
+    case $1 in
+    jax) files+=(python/tests/test_keras.py) ;;
+    keras-torch) files=(python/tests/test_keras.py) ;;
+    esac
     if ! environment=$(e2e/environment.sh "$1"); then
-        printf 'SKIPPED: %s: %s cannot be installed here\n' "$file" "$1" | tee -a "${RONDE_SKIPS:-/dev/null}" >&2
+        printf 'SKIPPED: %s: %s cannot be installed here\n' "${files[*]}" "$1" | tee -a "${RONDE_SKIPS:-/dev/null}" >&2
         return
     fi
     shift
-    "$environment/bin/python" -m pytest -q -p no:cacheprovider "${file//-/_}" python/tests/test_types.py "$@"
+    "$environment/bin/python" -m pytest -q -p no:cacheprovider "${files[@]}" python/tests/test_types.py "$@"
 }
 
 # seeds: what users know, with its own scripts, as jobs on a cluster of this machine
@@ -40,6 +44,7 @@ case $which in
 short) try tensorflow -k 'at_once_and_in_graphs or any_order or keras_trains or mnist_lm or elastic' ;;
 all)
     try tensorflow
+    try jax
     try mxnet
     seeds
     ;;

@@ -10,12 +10,18 @@ import pytest
 pytest.importorskip("mypy", reason="mypy is not installed")
 # Private modules tell what users need; a state has the attributes that it was given.
 EXCEPT = r"""
-ronde\.((torch|tensorflow|keras|mxnet)\.)?_.*
+ronde\.((torch|tensorflow|keras|jax|mxnet)\.)?_.*
 ronde\.elastic\.State\.__[gs]etattr__
 .*\.__all__
 """
 # What cannot be imported here cannot be compared: `make e2e-frameworks` does it where the frameworks are.
-NEEDS = {"torch": ["torch"], "tensorflow": ["tensorflow"], "keras": ["keras", "tensorflow"], "mxnet": ["mxnet"]}
+NEEDS = {
+    "torch": ["torch"],
+    "tensorflow": ["tensorflow"],
+    "keras": ["keras", "tensorflow"],
+    "jax": ["jax", "optax"],
+    "mxnet": ["mxnet"],
+}
 MISSING = [name for name in NEEDS if not all(importlib.util.find_spec(each) for each in NEEDS[name])]
 
 

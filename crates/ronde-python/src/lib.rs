@@ -10,6 +10,7 @@ mod engine;
 mod forks;
 mod gate;
 mod handle;
+mod jax;
 mod log;
 mod memory;
 mod options;
@@ -29,6 +30,7 @@ mod ronde {
         engine::{Engine, link_descriptors},
         gate::{HorovodInternalError, InitializationError, MismatchError},
         handle::{Handle, Results},
+        jax::jax_handler,
         log::log_to_stderr,
         server::Server,
         tensorflow::{tensorflow_register, tensorflow_symbols},

@@ -83,6 +83,8 @@ fn unsafe_code_is_where_the_map_says() {
         "crates/ronde-collective/src/reduce/simd.rs",
         // No safe interface makes a process together with its namespaces.
         "crates/ronde-process/src/fork.rs",
+        // XLA speaks C, and its layout is declared here.
+        "crates/ronde-python/src/jax/abi.rs",
         // Tensors of Python frameworks come as addresses.
         "crates/ronde-python/src/memory.rs",
         // TensorFlow is a C library, found at run time.

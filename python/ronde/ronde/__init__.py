@@ -1,6 +1,6 @@
 """Collective operations for distributed training, with Horovod's API.
 
-`ronde.numpy` and `ronde.torch` have the operations on arrays and tensors; what concerns no framework is here.
+`ronde.numpy`, `ronde.torch` and `ronde.jax` have the operations on arrays and tensors; what concerns no framework is here.
 
 For who reads the code: `_settings.py` alone reads the environment and `_bootstrap.py` finds a
 rendezvous where no launcher of ours runs one (`_pmi.py` speaks with MPICH's); `_basics.py` holds

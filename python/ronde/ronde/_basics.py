@@ -37,6 +37,7 @@ class Basics:
         self._is_forked = False
         self._rings = 0
         self._has_timeline = False
+        self._before_shutdown = []
         self._on_shutdown = []
         self._is_registered = False
 
@@ -127,11 +128,18 @@ class Basics:
 
     def shutdown(self):
         """Leaves the ring; what is in flight fails."""
+        if self._engine is not None:
+            for action in self._before_shutdown:
+                action()
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.shutdown()
             for action in self._on_shutdown:
                 action()
+
+    def before_shutdown(self, action):
+        """For frameworks that have operations in flight which nobody waits for."""
+        self._before_shutdown.append(action)
 
     def on_shutdown(self, action):
         self._on_shutdown.append(action)

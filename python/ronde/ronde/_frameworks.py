@@ -7,6 +7,7 @@ FRAMEWORKS = {
     "torch": ("PyTorch", "torch", "1.13 to 2.15"),
     "tensorflow": ("TensorFlow", "tensorflow", "2.12 and newer"),
     "keras": ("Keras", "keras tensorflow", "2.12 and newer"),
+    "jax": ("JAX", "jax optax", "0.4.30 to 0.10.2"),
     "mxnet": ("MXNet", "mxnet==1.9.1 numpy==1.23.5", "1.9.1"),
 }
 
@@ -20,5 +21,6 @@ def require(module):
         if error.name != module:
             raise
     name, packages, versions = FRAMEWORKS[module]
-    text = f"horovod.{module} needs {name}, which is not installed: pip install {packages} (tried with {versions})"
+    package = "ronde" if module == "jax" else "horovod"
+    text = f"{package}.{module} needs {name}, which is not installed: pip install {packages} (tried with {versions})"
     raise ImportError(text, name=module)

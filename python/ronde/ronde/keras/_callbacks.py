@@ -6,7 +6,7 @@ import numpy as np
 
 from ronde import numpy as arrays
 from ronde._basics import basics
-from ronde.keras._variables import assign, optimizer_variables, to_array
+from ronde.keras._variables import assign, bring_variables, broadcast, optimizer_variables, to_array
 
 
 def build(callback, checkpoint):
@@ -28,11 +28,11 @@ def build(callback, checkpoint):
         def on_train_batch_end(self, batch, logs=None):
             if self.broadcast_done:
                 return
+            bring_variables(self.model)
             variables = [*self.model.variables, *optimizer_variables(self.model.optimizer)]
             shared = [variable for variable in variables if id(variable) not in self._local]
             for number, variable in enumerate(shared):
-                value = arrays.broadcast(to_array(variable), self.root_rank, f"keras.broadcast.{number}")
-                assign(variable, value)
+                assign(variable, broadcast(to_array(variable), self.root_rank, f"keras.broadcast.{number}"))
             self.broadcast_done = True
 
     class MetricAverageCallback(callback):
@@ -93,6 +93,7 @@ def build(callback, checkpoint):
                 self._set(self.current_epoch + batch / self.steps_per_epoch)
 
         def _set(self, epoch):
+            bring_variables(self.model)
             optimizer = self.model.optimizer
             old = float(to_array(optimizer.learning_rate))
             new = self.initial_lr * self.multiplier(epoch)
@@ -108,6 +109,7 @@ def build(callback, checkpoint):
 
         def on_epoch_end(self, epoch, logs=None):
             if logs is not None:
+                bring_variables(self.model)
                 logs["lr"] = float(to_array(self.model.optimizer.learning_rate))
 
     class LearningRateWarmupCallback(LearningRateScheduleCallback):

@@ -1,9 +1,9 @@
 """The state of an elastic training with Keras."""
 
-from ronde.tensorflow.elastic import TensorFlowKerasState
+from ronde.keras._backend import State
 
 
-class KerasState(TensorFlowKerasState):
+class KerasState(State):
     """A model, its optimizer, and plain attributes given as keywords."""
 
     def __init__(self, model, optimizer=None, **kwargs):

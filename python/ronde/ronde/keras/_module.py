@@ -3,16 +3,13 @@
 import numpy as np
 
 from ronde import numpy as arrays
-from ronde._operations import reduce_op
+from ronde._operations import Adasum, Average, Max, Min, Product, Sum, reduce_op
 from ronde._basics import __all__ as _basics_names
 from ronde.keras import _optimizer
+from ronde.keras._backend import Compression, Reducer, broadcast_global_variables, one_of
+from ronde.keras._backend import basics as _basics
+from ronde.keras._variables import local_variables
 from ronde.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
-from ronde.tensorflow.compression import Compression
-from ronde.tensorflow.gradients import Reducer, one_of
-from ronde.tensorflow.functions import broadcast_global_variables
-from ronde.tensorflow import mpi_ops as _mpi_ops
-from ronde.tensorflow.mpi_ops import Adasum, Average, Max, Min, Product, Sum
-from ronde.tensorflow.tape import local_variables
 
 
 def DistributedOptimizer(
@@ -100,7 +97,7 @@ def load_model(keras, filepath, custom_optimizers, custom_objects, compression):
 
 
 for _name in _basics_names:
-    globals()[_name] = getattr(_mpi_ops, _name)
+    globals()[_name] = getattr(_basics, _name)
 
 __all__ = [
     *_basics_names,

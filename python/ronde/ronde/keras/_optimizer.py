@@ -1,9 +1,11 @@
-"""Keras optimizers that apply everybody's gradients: of Keras 3 on TensorFlow or PyTorch, and of Keras 2.
+"""Keras optimizers that apply everybody's gradients: of Keras 3 on any backend, and of Keras 2.
 
 Gradients are reduced where they are applied, so that `fit`, `train_on_batch` and own loops are all the same.
 """
 
 import inspect
+
+from ronde.keras._backend import NAME
 
 
 def distributed(optimizer, reducer, passes=1, is_averaged=False):
@@ -22,7 +24,7 @@ def wrap(optimizer, reducer, passes=1, is_averaged=False):
         "process_set": reducer.process_set,
         "register_local_var": lambda self, variable: reducer.keep_local(variable),
     }
-    reduce = _reduction(optimizer, reducer, passes, is_averaged)
+    reduce = _reduction(reducer, passes, is_averaged)
     if hasattr(kind, "stateless_apply"):
         parts["apply"] = _apply(kind, reduce)
     else:
@@ -59,53 +61,16 @@ def _apply_gradients(kind, reduce):
     return apply_gradients
 
 
-def _reduction(optimizer, reducer, passes, is_averaged):
+def _reduction(reducer, passes, is_averaged):
     """What is done with gradients before they are used."""
-    if hasattr(type(optimizer), "stateless_apply"):
-        import keras
-
-        backend = keras.backend.backend()
-        if backend == "torch":
-            return _for_torch(reducer, passes)
-        if backend != "tensorflow":
-            raise NotImplementedError(
-                f"DistributedOptimizer works on the TensorFlow and PyTorch backends of Keras, not yet on {backend}"
-            )
     if passes == 1:
         return lambda grads, variables, use: use(reducer.reduce(grads, variables))
+    if NAME != "tensorflow":
+        raise NotImplementedError(
+            f"backward_passes_per_step needs Keras on TensorFlow; on {NAME} use the optimizer's own "
+            "gradient_accumulation_steps"
+        )
     from ronde.tensorflow.aggregation import LocalAggregation
 
     aggregation = LocalAggregation(passes, is_averaged)
     return lambda grads, variables, use: aggregation.step(grads, lambda sums: use(reducer.reduce(sums, variables)))
-
-
-def _for_torch(reducer, passes):
-    if passes != 1:
-        raise NotImplementedError(
-            "backward_passes_per_step needs Keras on TensorFlow; "
-            "on PyTorch use the optimizer's own gradient_accumulation_steps"
-        )
-    from ronde import torch as hvd
-    from ronde.tensorflow.compression import Compression
-
-    if reducer.compression is not Compression.none:
-        raise NotImplementedError("compression needs Keras on TensorFlow")
-
-    def reduce(grads, variables, use):
-        if any(reducer.is_local(variable) for variable in variables):
-            raise NotImplementedError("variables of a rank's own need Keras on TensorFlow")
-        shared = [index for index, grad in enumerate(grads) if grad is not None]
-        factor = reducer.gradient_predivide_factor
-        results = hvd.grouped_allreduce(
-            [grads[index] for index in shared],
-            name=reducer.name,
-            op=reducer.op,
-            prescale_factor=1.0 / factor,
-            postscale_factor=factor,
-            process_set=reducer.process_set,
-        )
-        for index, grad in zip(shared, results):
-            grads[index] = grad
-        return use(grads)
-
-    return reduce

@@ -2,9 +2,9 @@
 
 import keras as _keras
 
+from ronde.keras._backend import run
 from ronde.keras._callbacks import build_elastic as _build
 from ronde.keras._elastic import KerasState
-from ronde.tensorflow.elastic import run
 
 _callbacks = _build(_keras.callbacks.Callback)
 CommitStateCallback = _callbacks.CommitStateCallback
