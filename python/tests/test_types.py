@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("mypy", reason="mypy is not installed")
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-# Private modules tell what users need; a state has the attributes that it was given; what needs TensorFlow has no stubs, and
-# JAX is not installed where this runs.
+# Private modules tell what users need; a state has the attributes that it was given; what needs TensorFlow has no
+# stubs; JAX is not installed where this runs.
 EXCEPT = r"""
 ronde\.(torch\.)?_.*
 ronde\.(tensorflow|keras|jax).*

@@ -63,7 +63,8 @@ class ElasticSampler:
 
 
 def sync_sampler(sampler, name):
-    """Brings a sampler where the others are: every rank counts for all, and whoever is furthest in the first's epoch is right."""
+    """Brings a sampler where the others are."""
+    # Every rank counts for all: whoever is furthest in the first rank's epoch is right.
     states = allgather_object(sampler.state_dict(), name=name)
     epoch = states[0]["epoch"]
     done = max(state["processed_num"] for state in states if state["epoch"] == epoch)

@@ -169,8 +169,8 @@ impl Kept {
 
     fn stale(&self, result: &TensorRef, made: &Shape) -> Failure {
         let text = format!(
-            "{} refused: the result has the shape {made}, and the computation was compiled for {}: inside of jit all ranks \
-             need the same number of rows; after a change of the ring, compile again (jax.clear_caches())",
+            "{} refused: the result has the shape {made}, and the computation was compiled for {}: inside of jit all \
+             ranks need the same number of rows; after a change of the ring, compile again (jax.clear_caches())",
             self.title,
             Shape(result.shape.clone())
         );
