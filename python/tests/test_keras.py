@@ -23,8 +23,8 @@ def backend(request):
 
 def test_a_model_trains_alike_on_all_ranks_and_goes_on_after_it_was_saved(ring, tmp_path, backend):
     def body():
-        import keras
         import horovod.keras as hvd
+        import keras
 
         assert "tensorflow" not in sys.modules
         hvd.init()
@@ -80,8 +80,8 @@ def test_a_model_trains_alike_on_all_ranks_and_goes_on_after_it_was_saved(ring, 
 
 def test_gradients_of_groups_and_of_a_ranks_own_variables(ring, backend):
     def body():
-        import keras
         import horovod.keras as hvd
+        import keras
 
         hvd.init()
         rank = hvd.rank()

@@ -1,14 +1,16 @@
 """Collective operations for distributed training, with Horovod's API.
 
-`ronde.numpy`, `ronde.torch` and `ronde.jax` have the operations on arrays and tensors; what concerns no framework is here.
+`ronde.numpy`, `ronde.torch` and `ronde.jax` have the operations on arrays and tensors; what concerns
+no framework is here.
 
 For who reads the code: `_settings.py` alone reads the environment and `_bootstrap.py` finds a
 rendezvous where no launcher of ours runs one (`_pmi.py` speaks with MPICH's); `_basics.py` holds
 the engine; `_operations.py` has all operations for any framework, over an adapter (`numpy.py`,
-`torch/_adapter.py`) that knows what a tensor is; `torch/` is Horovod's API, `elastic.py` the states
-and the loop of elastic jobs, which get their places through `_control_channel.py`; `_launch.py` runs a function through `ronde run`, and
-`_task.py` is its ranks' side. `python/horovod` has names only. What type checkers see is in the
-`.pyi` beside a module; a test compares the two.
+`torch/_adapter.py`, `jax/_arrays.py`) that knows what a tensor is; `torch/` is Horovod's API, `jax/`
+the same for JAX, `elastic.py` the states and the loop of elastic jobs, which get their places through
+`_control_channel.py`; `_launch.py` runs a function through `ronde run`, and `_task.py` is its ranks'
+side. `python/horovod` has names only. What type checkers see is in the `.pyi` beside a module; a test
+compares the two.
 """
 
 from ronde._basics import *  # noqa: F403

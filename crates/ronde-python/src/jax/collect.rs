@@ -1,12 +1,16 @@
 //! A call of XLA's, made [`Work`] of the engine.
 //!
-//! A call returns at once, and a thread of ours tells XLA when it is done: however few threads XLA has, and in
-//! whatever order it comes to the operations of a computation, none waits for another. An XLA without futures does one
-//! after the other, in the order of the program; there the call waits.
+//! A call returns at once, or nearly so, and a thread of ours tells XLA when it is done: however few threads XLA has,
+//! and in whatever order it comes to the operations of a computation, none waits for another. An XLA without futures
+//! does one after the other, in the order of the program; there the call waits.
 
-use std::sync::{
-    Arc, OnceLock,
-    mpsc::{self, Sender},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{self, Sender},
+    },
+    time::Duration,
 };
 
 use ronde_collective::{Done, Engine, Error, Operation, Rank, ReduceOp, Reduction, SetId, Shape, Tensor, Work};
@@ -33,9 +37,7 @@ impl Act for Collect {
         };
         match prepared {
             Err(failure) => later.finish(Err(failure)),
-            Ok(Prepared { engine, work, kept }) => {
-                engine.submit_with_callback(work, move |result| finish_apart(later, kept, result));
-            }
+            Ok(Prepared { engine, work, kept }) => Flight::begin(later, kept).take_off(&engine, work),
         }
         Ok(())
     }
@@ -135,22 +137,67 @@ fn run_here(engine: &Engine, work: Work) -> Result<Done, Error> {
     result
 }
 
-type Ending = Box<dyn FnOnce() + Send>;
+/// How long a call that is alone does its work itself: a small operation of ranks that come together takes less, and
+/// other threads would take several times as long to wake up.
+const ALONE: Duration = Duration::from_micros(50);
 
-/// Finishes a call in a thread of ours: XLA goes on with whatever comes next in the thread that tells it, and the
-/// engine's own must not stand still meanwhile.
-fn finish_apart(later: Later, kept: Kept, result: Result<Done, Error>) {
-    static ENDINGS: OnceLock<Option<Sender<Ending>>> = OnceLock::new();
-    let ending: Ending = Box::new(move || later.finish(kept.deliver(result)));
-    let sender = ENDINGS.get_or_init(|| {
-        let (sender, receiver) = mpsc::channel::<Ending>();
-        let run = move || receiver.into_iter().for_each(|ending| ending());
+static FLIGHTS: AtomicUsize = AtomicUsize::new(0);
+
+/// A call that will be finished later.
+struct Flight {
+    later: Later,
+    kept: Kept,
+    /// No other was in the air when it began.
+    is_alone: bool,
+}
+
+impl Flight {
+    fn begin(later: Later, kept: Kept) -> Self {
+        Self { later, kept, is_alone: FLIGHTS.fetch_add(1, Ordering::SeqCst) == 0 }
+    }
+
+    fn take_off(self, engine: &Engine, work: Work) {
+        if !self.is_alone {
+            // XLA goes on with whatever comes next in the thread that tells it: not in the engine's own.
+            engine.submit_with_callback(work, move |result| apart(&ENDINGS, Box::new(move || self.land(result))));
+            return;
+        }
+        let handle = match engine.begin(work) {
+            Ok(handle) => handle,
+            Err(error) => return self.land(Err(error)),
+        };
+        match handle.wait(Some(ALONE)) {
+            Some(result) => self.land(result),
+            // One at a time: until it is done, no other is alone.
+            None => apart(&WAITS, Box::new(move || self.land(handle.wait(None).unwrap_or(Err(Error::Shutdown(None)))))),
+        }
+    }
+
+    fn land(self, result: Result<Done, Error>) {
+        let outcome = self.kept.deliver(result);
+        // Before XLA goes on: what comes next may be alone again.
+        FLIGHTS.fetch_sub(1, Ordering::SeqCst);
+        self.later.finish(outcome);
+    }
+}
+
+type Task = Box<dyn FnOnce() + Send>;
+type Thread = OnceLock<Option<Sender<Task>>>;
+
+static ENDINGS: Thread = OnceLock::new();
+static WAITS: Thread = OnceLock::new();
+
+/// Does something in a thread of ours.
+fn apart(thread: &'static Thread, task: Task) {
+    let sender = thread.get_or_init(|| {
+        let (sender, receiver) = mpsc::channel::<Task>();
+        let run = move || receiver.into_iter().for_each(|task| task());
         std::thread::Builder::new().name("ronde-jax".to_owned()).spawn(run).ok().map(|_| sender)
     });
     match sender {
         // The thread never ends.
-        Some(sender) => drop(sender.send(ending)),
-        None => ending(),
+        Some(sender) => drop(sender.send(task)),
+        None => task(),
     }
 }
 
@@ -169,8 +216,8 @@ impl Kept {
 
     fn stale(&self, result: &TensorRef, made: &Shape) -> Failure {
         let text = format!(
-            "{} refused: the result has the shape {made}, and the computation was compiled for {}: inside of jit all ranks \
-             need the same number of rows; after a change of the ring, compile again (jax.clear_caches())",
+            "{} refused: the result has the shape {made}, and the computation was compiled for {}: inside of jit all \
+             ranks need the same number of rows; after a change of the ring, compile again (jax.clear_caches())",
             self.title,
             Shape(result.shape.clone())
         );

@@ -3,8 +3,8 @@
 import numpy as np
 
 from ronde import numpy as arrays
-from ronde._operations import Adasum, Average, Max, Min, Product, Sum, reduce_op
 from ronde._basics import __all__ as _basics_names
+from ronde._operations import Adasum, Average, Max, Min, Product, Sum, reduce_op
 from ronde.keras import _optimizer
 from ronde.keras._backend import Compression, Reducer, broadcast_global_variables, one_of
 from ronde.keras._backend import basics as _basics

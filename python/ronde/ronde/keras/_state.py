@@ -3,7 +3,7 @@
 from ronde._basics import basics
 from ronde._objects import broadcast_object
 from ronde.elastic import ObjectState
-from ronde.keras._variables import assign, broadcast, bring_variables, optimizer_variables, to_array
+from ronde.keras._variables import assign, bring_variables, broadcast, optimizer_variables, to_array
 
 
 class State(ObjectState):
