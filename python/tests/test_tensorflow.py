@@ -405,13 +405,14 @@ def test_batch_normalisation_over_all_ranks(ring):
 
         hvd.init()
         rank = hvd.rank()
-        together = np.random.default_rng(1).normal(size=(8, 3)).astype("float32")
-        own = together[rank * 4 : rank * 4 + 4]
-        ours, plain = hvd.SyncBatchNormalization(axis=-1), tf.keras.layers.BatchNormalization(axis=-1)
-        result = ours(own, training=True).numpy()
-        expected = plain(together, training=True).numpy()[rank * 4 : rank * 4 + 4]
-        assert np.allclose(result, expected, atol=1e-4), (result, expected)
-        assert np.allclose(ours.moving_mean.numpy(), plain.moving_mean.numpy(), atol=1e-5)
+        for shape in [(8, 3), (8, 5, 5, 3)]:
+            together = np.random.default_rng(1).normal(size=shape).astype("float32")
+            own = together[rank * 4 : rank * 4 + 4]
+            ours, plain = hvd.SyncBatchNormalization(axis=-1), tf.keras.layers.BatchNormalization(axis=-1)
+            result = ours(own, training=True).numpy()
+            expected = plain(together, training=True).numpy()[rank * 4 : rank * 4 + 4]
+            assert np.allclose(result, expected, atol=1e-4), (result, expected)
+            assert np.allclose(ours.moving_mean.numpy(), plain.moving_mean.numpy(), atol=1e-5)
 
     ring(2).run(body, **QUIET)
 
