@@ -15,6 +15,9 @@ FAILED = "Horovod detected that one or more processes exited with non-zero statu
 # What our launcher says when `--reset-limit` is exceeded, as a pattern.
 RESET_LIMIT = "number of resets during elastic job exceeded limit: {}"
 JOB_SECONDS = 140
+# How long the trainings wait to be told of new hosts. Horovod tells when it finds them; we tell when their ranks are
+# ready to join, and TensorFlow alone takes longer to import than the three seconds that the trainings wait by default.
+DISCOVERY_SECONDS = 60
 
 
 def _module(name, **members):
@@ -31,7 +34,7 @@ def _parse_args():
 
 
 def _run_elastic(args):
-    command = [os.environ["RONDE_HOROVODRUN"], *args.arguments]
+    command = [os.environ["RONDE_HOROVODRUN"], *args.arguments, "--discovery-wait", str(DISCOVERY_SECONDS)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=JOB_SECONDS)
     print(done.stdout)
     if done.returncode != 0:
