@@ -149,8 +149,8 @@ fuzz: preflight ## Fuzz the decoders for FUZZ_SECONDS each
 wheel: preflight ## Build the Python wheels, ronde and horovod, into python/dist
 	@tools/python.sh wheel
 
-e2e-horovod: ## Run Horovod's own tests of PyTorch against our drop-in; HOROVOD is a checkout of theirs
-	e2e/horovod.sh "$(HOROVOD)"
+e2e-horovod: ## Run Horovod's own tests of PyTorch and TensorFlow against our drop-in; HOROVOD is a checkout of theirs
+	e2e/horovod.sh $(if $(UPDATE),--update) "$(HOROVOD)"
 
 test-python: preflight ## Build the wheels, install them aside and test them with rings of processes
 	@tools/python.sh test

@@ -9,7 +9,7 @@ readonly NAME=${1:?"usage: $0 tensorflow | tensorflow-VERSION | jax | jax-VERSIO
 readonly FOLDER="${RONDE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ronde}/$NAME"
 
 case $NAME in
-tensorflow) modules=tensorflow packages=(tensorflow-cpu) ;;
+tensorflow) modules=tensorflow,tf_keras packages=(tensorflow-cpu) ;;
 tensorflow-*) modules=tensorflow packages=("tensorflow-cpu==${NAME#*-}.*") ;;
 jax) modules=jax,optax,keras packages=(jax optax keras) ;;
 jax-*) modules=jax,optax packages=("jax==${NAME#*-}" "jaxlib==${NAME#*-}" optax) ;;
@@ -25,5 +25,9 @@ if ! "$FOLDER/bin/python" -c "import $modules, sklearn, pytest, cloudpickle" >/d
     printf 'environment: installing %s into %s\n' "${packages[*]}" "$FOLDER" >&2
     python3 -m venv --clear "$FOLDER"
     "$FOLDER/bin/pip" install --quiet "${packages[@]}" scikit-learn pytest cloudpickle mypy >&2
+    if [[ $NAME == tensorflow ]]; then
+        # Keras 2, for TF_USE_LEGACY_KERAS; what it depends on is a TensorFlow with CUDA.
+        "$FOLDER/bin/pip" install --quiet --no-deps tf_keras >&2
+    fi
 fi
 printf '%s\n' "$FOLDER"

@@ -1,6 +1,6 @@
 """Compares the names and arguments of our drop-in with those in a checkout of Horovod, which is read and not imported.
 
-usage: horovod_names.py CHECKOUT
+usage: horovod_names.py CHECKOUT torch | tensorflow
 
 Ends with 1 if something that Horovod's modules define for users is missing, or takes other arguments.
 """
@@ -11,14 +11,20 @@ import inspect
 import sys
 from pathlib import Path
 
-MODULES = """
+COMMON = "common.basics common.process_sets common.elastic common.exceptions common.util runner"
+MODULES = {
+    "torch": """
 torch torch.mpi_ops torch.functions torch.optimizer torch.compression torch.sync_batch_norm
 torch.elastic torch.elastic.state torch.elastic.sampler
-common.basics common.process_sets common.elastic common.exceptions common.util
-runner runner.common.util.config_parser runner.common.util.env runner.common.util.host_hash runner.common.util.hosts
+runner.common.util.config_parser runner.common.util.env runner.common.util.host_hash runner.common.util.hosts
 runner.common.util.safe_shell_exec runner.common.util.secret runner.common.util.settings runner.common.util.timeout
 runner.elastic.settings runner.util.network runner.util.threads
-""".split()
+""",
+    "tensorflow": """
+tensorflow tensorflow.mpi_ops tensorflow.functions tensorflow.compression tensorflow.sync_batch_norm tensorflow.elastic
+tensorflow.keras tensorflow.keras.callbacks tensorflow.keras.elastic keras keras.callbacks keras.elastic
+""",
+}
 # What concerns Horovod's own library and versions; and the arguments of what nobody calls by name.
 EXCEPT = """
 torch.check_extension torch.elastic.init torch.elastic.shutdown common.basics.MPI common.process_sets.MPI
@@ -28,6 +34,9 @@ common.util.check_installed_version torch.sync_batch_norm.SyncBatchNorm.forward
 torch.elastic.state.ModelStateHandler.__init__ torch.elastic.state.OptimizerStateHandler.__init__
 torch.elastic.state.SamplerStateHandler.__init__
 runner.common.util.safe_shell_exec.terminate_executor_shell_and_children
+tensorflow.check_extension tensorflow.gpu_available tensorflow.split_list tensorflow.check_num_rank_power_of_2
+tensorflow.vars_to_refs tensorflow.refs_to_vars tensorflow.LocalGradientAggregationHelper
+tensorflow.keras.is_version_greater_equal_than tensorflow.handle_average_backwards_compatibility
 """.split()
 
 
@@ -73,7 +82,7 @@ def difference(module, name, wanted):
 def main():
     root = Path(sys.argv[1]) / "horovod"
     checked = different = 0
-    for name in MODULES:
+    for name in [*MODULES[sys.argv[2]].split(), *COMMON.split()]:
         path = root / (name.replace(".", "/") + ".py")
         path = path if path.exists() else path.with_suffix("") / "__init__.py"
         module = importlib.import_module(f"horovod.{name}")

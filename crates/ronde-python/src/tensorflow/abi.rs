@@ -24,15 +24,15 @@ struct StringView {
 }
 
 macro_rules! interface {
-    ($($name:ident: ($($argument:ty),*) $(-> $result:ty)?;)*) => {
+    ($(#[$attribute:meta])* $kind:ident, $names:ident, $($name:ident: ($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// The functions, each under the name that TensorFlow gives it.
         #[expect(non_snake_case, reason = "the names are TensorFlow's")]
-        struct Interface { $($name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)* }
+        $(#[$attribute])*
+        struct $kind { $($name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)* }
 
-        /// What must be found.
-        pub(super) const NAMES: &[&str] = &[$(stringify!($name),)*];
+        pub(super) const $names: &[&str] = &[$(stringify!($name),)*];
 
-        impl Interface {
+        impl $kind {
             fn new(find: &dyn Fn(&str) -> Option<usize>) -> Result<Self, &'static str> {
                 // SAFETY: the address is that of the function of this name, whose declaration is TensorFlow's.
                 Ok(Self { $($name: unsafe {
@@ -46,6 +46,8 @@ macro_rules! interface {
 }
 
 interface! {
+    #[expect(clippy::struct_field_names, reason = "the names are TensorFlow's")]
+    Interface, NAMES,
     TF_NewStatus: () -> Pointer;
     TF_DeleteStatus: (Pointer);
     TF_SetStatus: (Pointer, c_int, *const c_char);
@@ -67,15 +69,14 @@ interface! {
     TF_ShapeInferenceContextSubshape: (Pointer, Pointer, i64, i64, Pointer, Pointer);
     TF_ShapeInferenceContextConcatenateShapes: (Pointer, Pointer, Pointer, Pointer, Pointer);
     TF_ShapeInferenceContextVectorFromSize: (Pointer, usize) -> Pointer;
-    TF_NewAsyncKernelBuilder: (
+    TF_NewKernelBuilder: (
         *const c_char,
         *const c_char,
         Option<unsafe extern "C" fn(Pointer) -> Pointer>,
-        Option<unsafe extern "C" fn(Pointer, Pointer, Pointer)>,
+        Option<unsafe extern "C" fn(Pointer, Pointer)>,
         Option<unsafe extern "C" fn(Pointer)>
     ) -> Pointer;
     TF_RegisterKernelBuilder: (*const c_char, Pointer, Pointer);
-    TF_RunAsyncOpKernelDoneCallback: (Pointer);
     TF_OpKernelConstruction_Failure: (Pointer, Pointer);
     TF_OpKernelConstruction_GetName: (Pointer) -> StringView;
     TF_OpKernelConstruction_GetAttrSize: (Pointer, *const c_char, *mut i32, *mut i32, Pointer);
@@ -96,14 +97,38 @@ interface! {
     TF_DeleteTensor: (Pointer);
 }
 
+interface! {
+    Asynchronous, ASYNCHRONOUS_NAMES,
+    TF_NewAsyncKernelBuilder: (
+        *const c_char,
+        *const c_char,
+        Option<unsafe extern "C" fn(Pointer) -> Pointer>,
+        Option<unsafe extern "C" fn(Pointer, Pointer, Pointer)>,
+        Option<unsafe extern "C" fn(Pointer)>
+    ) -> Pointer;
+    TF_RunAsyncOpKernelDoneCallback: (Pointer);
+}
+
 static INTERFACE: OnceLock<Interface> = OnceLock::new();
+/// What TensorFlow 2.12 lacks; without it every operation waits in a thread of TensorFlow's.
+static ASYNCHRONOUS: OnceLock<Option<Asynchronous>> = OnceLock::new();
 
 /// Finds everything, once; says what is missing.
 pub(super) fn load(find: &dyn Fn(&str) -> Option<usize>) -> Result<(), &'static str> {
     let interface = Interface::new(find)?;
     // Another thread may have been quicker, with the same addresses.
     let _ = INTERFACE.set(interface);
+    let _ = ASYNCHRONOUS.set(Asynchronous::new(find).ok());
     Ok(())
+}
+
+/// Whether operations can be finished after their kernels have returned.
+pub(super) fn is_asynchronous() -> bool {
+    asynchronous().is_some()
+}
+
+fn asynchronous() -> Option<&'static Asynchronous> {
+    ASYNCHRONOUS.get().and_then(Option::as_ref)
 }
 
 fn interface() -> &'static Interface {
@@ -211,13 +236,20 @@ pub(super) fn register<K: Kernel>(definition: &Definition<'_>) -> Result<(), Fai
         }
         (api.TF_RegisterOpDefinition)(builder, status.0);
         status.check()?;
-        let kernel = (api.TF_NewAsyncKernelBuilder)(
-            name.as_ptr(),
-            device.as_ptr(),
-            Some(create::<K>),
-            Some(compute::<K>),
-            Some(delete::<K>),
-        );
+        let (create, delete): (
+            Option<unsafe extern "C" fn(Pointer) -> Pointer>,
+            Option<unsafe extern "C" fn(Pointer)>,
+        ) = (Some(create::<K>), Some(delete::<K>));
+        let kernel = match asynchronous() {
+            Some(later) => {
+                let compute = Some(compute_later::<K> as unsafe extern "C" fn(Pointer, Pointer, Pointer));
+                (later.TF_NewAsyncKernelBuilder)(name.as_ptr(), device.as_ptr(), create, compute, delete)
+            }
+            None => {
+                let compute = Some(compute_now::<K> as unsafe extern "C" fn(Pointer, Pointer));
+                (api.TF_NewKernelBuilder)(name.as_ptr(), device.as_ptr(), create, compute, delete)
+            }
+        };
         (api.TF_RegisterKernelBuilder)(name.as_ptr(), kernel, status.0);
     }
     status.check()
@@ -345,10 +377,16 @@ unsafe extern "C" fn create<K: Kernel>(construction: Pointer) -> Pointer {
     }
 }
 
-unsafe extern "C" fn compute<K: Kernel>(kernel: Pointer, context: Pointer, done: Pointer) {
+unsafe extern "C" fn compute_later<K: Kernel>(kernel: Pointer, context: Pointer, done: Pointer) {
     // SAFETY: the kernel is what `create` made, and lives until `delete`; TensorFlow calls none that failed to be made.
     let kernel = unsafe { &*kernel.cast::<K>() };
     kernel.compute(Call { context, done: Done::Lent(done), is_finished: false });
+}
+
+unsafe extern "C" fn compute_now<K: Kernel>(kernel: Pointer, context: Pointer) {
+    // SAFETY: as in `compute_later`.
+    let kernel = unsafe { &*kernel.cast::<K>() };
+    kernel.compute(Call { context, done: Done::Returned, is_finished: false });
 }
 
 unsafe extern "C" fn delete<K: Kernel>(kernel: Pointer) {
@@ -401,6 +439,8 @@ enum Done {
     /// Good until the kernel returns.
     Lent(Pointer),
     Own(Callback),
+    /// By the return of the kernel.
+    Returned,
 }
 
 /// One execution of an operation.
@@ -416,12 +456,14 @@ unsafe impl Send for Call {}
 impl Call {
     /// Makes the call one that may be finished later, in any thread. False: this TensorFlow does not let us.
     pub(super) fn detach(&mut self) -> bool {
-        if let Done::Lent(done) = self.done {
+        match self.done {
             // SAFETY: it is what TensorFlow has lent us for the call that we are still in.
-            match unsafe { Callback::take(done) } {
+            Done::Lent(done) => match unsafe { Callback::take(done) } {
                 Some(callback) => self.done = Done::Own(callback),
                 None => return false,
-            }
+            },
+            Done::Own(_) => {}
+            Done::Returned => return false,
         }
         true
     }
@@ -492,12 +534,15 @@ impl Call {
             unsafe { (interface().TF_OpKernelContext_Failure)(self.context, status.0) };
         }
         let run = |done| {
-            // SAFETY: it is TensorFlow's own callback, run once.
-            unsafe { (interface().TF_RunAsyncOpKernelDoneCallback)(done) };
+            if let Some(later) = asynchronous() {
+                // SAFETY: it is TensorFlow's own callback, run once.
+                unsafe { (later.TF_RunAsyncOpKernelDoneCallback)(done) };
+            }
         };
         match &mut self.done {
             Done::Lent(done) => run(*done),
             Done::Own(callback) => callback.call(run),
+            Done::Returned => {}
         }
     }
 }

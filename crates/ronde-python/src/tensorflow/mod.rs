@@ -26,16 +26,17 @@ const COMMON: [&str; 4] =
     ["process_set_id: int = 0", "ignore_name_scope: int = 0", "tensor_name: string = ''", "is_inline: int = 0"];
 const REDUCTION: [&str; 3] = ["reduce_op: int = 1", "prescale_factor: float = 1.0", "postscale_factor: float = 1.0"];
 
-/// The functions of TensorFlow that are needed.
+/// The functions of TensorFlow that are used.
 #[pyfunction]
 pub(crate) fn tensorflow_symbols() -> Vec<&'static str> {
-    abi::NAMES.to_vec()
+    [abi::NAMES, abi::ASYNCHRONOUS_NAMES].concat()
 }
 
-/// Registers all operations, with the addresses of TensorFlow's functions; returns their names.
+/// Registers all operations, with the addresses of TensorFlow's functions; returns their names, and whether they wait
+/// for other ranks without a thread of TensorFlow's.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "what Python gives is ours")]
-pub(crate) fn tensorflow_register(symbols: HashMap<String, usize>) -> PyResult<Vec<String>> {
+pub(crate) fn tensorflow_register(symbols: HashMap<String, usize>) -> PyResult<(Vec<String>, bool)> {
     abi::load(&|name| symbols.get(name).copied())
         .map_err(|name| PyNotImplementedError::new_err(format!("this TensorFlow has no {name}")))?;
     let mut names = Vec::new();
@@ -48,7 +49,7 @@ pub(crate) fn tensorflow_register(symbols: HashMap<String, usize>) -> PyResult<V
             }
         }
     }
-    Ok(names)
+    Ok((names, abi::is_asynchronous()))
 }
 
 /// The name of an operation, which is Horovod's; none if it has no such form.

@@ -184,10 +184,14 @@ def build_elastic(callback):
             self.batches_remaining -= 1
             if self.batches_remaining == 0:
                 self.batches_remaining = self.batches_per_commit
-                self.state.commit()
+                self.commit()
 
         def on_epoch_end(self, epoch, logs=None):
             self.batches_remaining = self.batches_per_commit
+            self.commit()
+
+        def commit(self):
+            """What subclasses may add to."""
             self.state.commit()
 
     class UpdateBatchStateCallback(callback):

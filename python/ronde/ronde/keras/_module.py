@@ -68,27 +68,38 @@ def allreduce(
     result = arrays.allreduce(
         np.asarray(value), name=name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor
     )
-    return result if np.ndim(value) else result[()]
+    return _as_result(result if np.ndim(value) else result[()])
 
 
 def allgather(value, name=None):
     """The values of all ranks, one after the other."""
-    return arrays.allgather(np.asarray(value), name)
+    return _as_result(arrays.allgather(np.asarray(value), name))
 
 
 def broadcast(value, root_rank, name=None):
     """The root's value."""
-    return arrays.broadcast(np.asarray(value), root_rank, name)
+    return _as_result(arrays.broadcast(np.asarray(value), root_rank, name))
 
 
 def reducescatter(value, name=None, op=Average):
     """The value of all ranks, reduced, and of that this rank's share of the rows."""
-    return arrays.reducescatter(np.asarray(value), name, op)
+    return _as_result(arrays.reducescatter(np.asarray(value), name, op))
+
+
+def _as_result(array):
+    """As Horovod returns it: a tensor where TensorFlow acts at once."""
+    import keras
+    import tensorflow as tf
+
+    is_tensor = keras.backend.backend() == "tensorflow" and tf.executing_eagerly()
+    return tf.convert_to_tensor(array) if is_tensor else array
 
 
 def load_model(keras, filepath, custom_optimizers, custom_objects, compression):
     """A model that was saved with its optimizer, which is distributed from now on, and goes on where it was."""
-    objects = {each.__name__: each for each in custom_optimizers or []}
+    # Horovod saves optimizers under their own names, but as classes of a module that is not here.
+    kinds = [each for each in vars(keras.optimizers).values() if isinstance(each, type)]
+    objects = {each.__name__: each for each in [*kinds, *(custom_optimizers or [])]}
     model = keras.models.load_model(filepath, custom_objects={**objects, **(custom_objects or {})})
     if getattr(model, "optimizer", None) is not None:
         reducer = Reducer(f"Distributed{type(model.optimizer).__name__}", compression=compression)

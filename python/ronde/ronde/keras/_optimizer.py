@@ -6,6 +6,7 @@ Gradients are reduced where they are applied, so that `fit`, `train_on_batch` an
 import inspect
 
 from ronde.keras._backend import NAME
+from ronde.keras._gradients import Gradients
 
 
 def distributed(optimizer, reducer, passes=1, is_averaged=False):
@@ -18,53 +19,122 @@ def distributed(optimizer, reducer, passes=1, is_averaged=False):
 def wrap(optimizer, reducer, passes=1, is_averaged=False):
     """The optimizer itself, with all that it has learned."""
     kind = type(optimizer)
+    gradients = _gradients(reducer, passes, is_averaged)
     parts = {
         "_is_distributed": True,
         "__module__": kind.__module__,
         "process_set": reducer.process_set,
         "register_local_var": lambda self, variable: reducer.keep_local(variable),
+        "_compute_gradients": _compute_gradients(gradients),
+        "_gradients": gradients,
+        # Where Horovod has it; scripts look at its counter.
+        "_agg_helper": gradients.aggregation,
     }
-    reduce = _reduction(reducer, passes, is_averaged)
     if hasattr(kind, "stateless_apply"):
-        parts["apply"] = _apply(kind, reduce)
+        parts["apply"] = _apply(kind, gradients)
+        _reduce_before_checks()
     else:
-        parts["apply_gradients"] = _apply_gradients(kind, reduce)
+        if hasattr(kind, "_compute_gradients"):
+            # Keras's own: a part of `minimize`, which applies what it returns.
+            del parts["_compute_gradients"]
+        parts["apply_gradients"] = _apply_gradients(kind, gradients)
+        parts["aggregate_gradients"] = parts["_aggregate_gradients"] = _aggregate_gradients(gradients)
     optimizer.__class__ = type(kind.__name__, (kind,), parts)
     return optimizer
 
 
-def _apply(kind, reduce):
+def _apply(kind, gradients):
     """Keras 3: everything goes through `apply`."""
 
     def apply(self, grads, trainable_variables=None):
         variables = self._trainable_variables if trainable_variables is None else list(trainable_variables)
-        return reduce(list(grads), variables, lambda reduced: kind.apply(self, reduced, trainable_variables))
+        if not self.built:
+            self.build(variables)
+        return gradients.use(
+            self, list(grads), variables, lambda reduced: kind.apply(self, reduced, trainable_variables)
+        )
 
     return apply
 
 
-def _apply_gradients(kind, reduce):
+def _reduce_before_checks():
+    """Lets Keras 3's LossScaleOptimizer look at reduced gradients when the optimizer inside of it is distributed.
+
+    `compile` puts it around the optimizer of a model with mixed precision, where we are not asked.
+    """
+    from keras.optimizers import LossScaleOptimizer
+
+    plain = LossScaleOptimizer.apply
+    if hasattr(plain, "_is_of_ronde"):
+        return
+
+    def apply(self, grads, trainable_variables=None):
+        gradients = getattr(self.inner_optimizer, "_gradients", None)
+        if gradients is None:
+            return plain(self, grads, trainable_variables)
+        variables = self._trainable_variables if trainable_variables is None else list(trainable_variables)
+        with gradients.checked(list(grads), variables) as checked:
+            return plain(self, checked, trainable_variables)
+
+    apply._is_of_ronde = True
+    LossScaleOptimizer.apply = apply
+
+
+def _apply_gradients(kind, gradients):
     """Keras 2, the optimizers before and after 2.11: everything goes through `apply_gradients`."""
     parameters = inspect.signature(kind.apply_gradients).parameters
 
     def apply_gradients(self, grads_and_vars, *args, **kwargs):
         grads, variables = zip(*grads_and_vars)
+        # Whoever says so has asked `aggregate_gradients` before, as a LossScaleOptimizer does.
+        is_reduced = kwargs.pop("skip_gradients_aggregation", False)
+        is_reduced |= not kwargs.pop("experimental_aggregate_gradients", True)
         if "skip_gradients_aggregation" in parameters:
-            # What tf.distribute would do; there is one replica.
-            kwargs.setdefault("skip_gradients_aggregation", True)
+            kwargs["skip_gradients_aggregation"] = True
+        elif "experimental_aggregate_gradients" in parameters:
+            kwargs["experimental_aggregate_gradients"] = False
 
-        def use(reduced):
+        def act(reduced):
             return kind.apply_gradients(self, list(zip(reduced, variables)), *args, **kwargs)
 
-        return reduce(list(grads), list(variables), use)
+        if is_reduced and gradients.aggregation is None:
+            return act(grads)
+        return gradients.use(self, list(grads), list(variables), act)
 
     return apply_gradients
 
 
-def _reduction(reducer, passes, is_averaged):
-    """What is done with gradients before they are used."""
+def _aggregate_gradients(gradients):
+    """Keras 2: what a LossScaleOptimizer asks for before it looks whether gradients are finite."""
+
+    def aggregate_gradients(self, grads_and_vars):
+        grads, variables = zip(*grads_and_vars)
+        with gradients.checked(list(grads), list(variables)) as checked:
+            return list(zip(checked, variables))
+
+    return aggregate_gradients
+
+
+def _compute_gradients(gradients):
+    """What Horovod's optimizers have for loops of one's own: gradients of all ranks, which may be applied later."""
+
+    def compute_gradients(self, loss, var_list, grad_loss=None, tape=None):
+        import tensorflow as tf
+
+        tape = tape or tf.GradientTape()
+        if callable(loss):
+            with tape:
+                loss = loss()
+        grads = tape.gradient(loss, var_list, grad_loss)
+        return list(zip(gradients.reduce_early(grads, list(var_list)), var_list))
+
+    return compute_gradients
+
+
+def _gradients(reducer, passes, is_averaged):
+    """How gradients are reduced before they are used."""
     if passes == 1:
-        return lambda grads, variables, use: use(reducer.reduce(grads, variables))
+        return Gradients(reducer.reduce)
     if NAME != "tensorflow":
         raise NotImplementedError(
             f"backward_passes_per_step needs Keras on TensorFlow; on {NAME} use the optimizer's own "
@@ -72,5 +142,4 @@ def _reduction(reducer, passes, is_averaged):
         )
     from ronde.tensorflow.aggregation import LocalAggregation
 
-    aggregation = LocalAggregation(passes, is_averaged)
-    return lambda grads, variables, use: aggregation.step(grads, lambda sums: use(reducer.reduce(sums, variables)))
+    return Gradients(reducer.reduce, LocalAggregation(passes, is_averaged))

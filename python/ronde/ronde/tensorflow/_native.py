@@ -61,8 +61,11 @@ def load():
     try:
         if os.environ.get("RONDE_TENSORFLOW_OPS", "1") == "0":
             raise NotImplementedError("RONDE_TENSORFLOW_OPS=0")
-        names = tensorflow_register(_symbols())
-        _let_run_in_any_order(names)
+        names, is_asynchronous = tensorflow_register(_symbols())
+        # Operations that wait in threads of TensorFlow's keep the order of the program: in any other, those of two
+        # ranks might take up all threads and wait for each other.
+        if is_asynchronous:
+            _let_run_in_any_order(names)
         return _wrappers(names), True
     except (NotImplementedError, ImportError, AttributeError) as error:
         warnings.warn(

@@ -10,26 +10,41 @@ class LocalAggregation:
         self._passes = passes
         self._is_averaged = is_averaged
         self._sums = None
-        self._counter = None
+        # Passes since gradients were used last.
+        self.counter = None
 
-    def step(self, grads, use):
-        """Takes the gradients of a pass; calls `use` with what they have become, if it is time."""
+    def step(self, grads, use, skip=lambda: None):
+        """Takes the gradients of a pass; calls `use` with what they have become, if it is time, and else `skip`."""
         grads = [tf.convert_to_tensor(grad) if isinstance(grad, tf.IndexedSlices) else grad for grad in grads]
         if self._sums is None:
-            with tf.init_scope():
-                self._counter = tf.Variable(0, trainable=False, dtype=tf.int64)
-                self._sums = [None if grad is None else tf.Variable(tf.zeros(grad.shape, grad.dtype), trainable=False)
-                              for grad in grads]
+            self._make_variables(grads)
         added = [total.assign_add(grad) for total, grad in zip(self._sums, grads) if total is not None]
-        with tf.control_dependencies([*added, self._counter.assign_add(1)]):
-            return tf.cond(tf.equal(self._counter % self._passes, 0), lambda: self._flush(use), lambda: False)
+        with tf.control_dependencies([*added, self.counter.assign_add(1)]):
+            return tf.cond(tf.equal(self.counter, self._passes), lambda: self._flush(use), lambda: _after(skip()))
+
+    def _make_variables(self, grads):
+        with tf.init_scope():
+            self.counter = tf.Variable(0, trainable=False, dtype=tf.int64)
+            self._sums = [
+                None if grad is None else tf.Variable(tf.zeros(grad.shape, grad.dtype), trainable=False)
+                for grad in grads
+            ]
 
     def _flush(self, use):
         sums = [None if total is None else total.read_value() for total in self._sums]
         if self._is_averaged:
             sums = [None if total is None else total / self._passes for total in sums]
         done = use(sums)
-        with tf.control_dependencies([each for each in tf.nest.flatten(done) if each is not None]):
+        with tf.control_dependencies(_operations(done)):
             zeros = [total.assign(tf.zeros_like(total)) for total in self._sums if total is not None]
-        with tf.control_dependencies(zeros):
-            return tf.constant(True)
+            return _after([*zeros, self.counter.assign(0)])
+
+
+def _operations(results):
+    return [each for each in tf.nest.flatten(results) if each is not None]
+
+
+def _after(results):
+    """Something that both ways of a condition can return."""
+    with tf.control_dependencies(_operations(results)):
+        return tf.no_op()

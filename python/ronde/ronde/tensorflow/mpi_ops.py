@@ -12,7 +12,7 @@ from ronde._operations import Adasum, Average, Max, Min, Product, Sum
 from ronde._operations import reduce_op as handle_average_backwards_compatibility
 from ronde.process_sets import ProcessSet, global_process_set
 from ronde.tensorflow import _native
-from ronde.tensorflow.util import _executing_eagerly
+from ronde.tensorflow.util import _executing_eagerly, is_compiled_by_xla
 
 _functions, IS_NATIVE = _native.load()
 
@@ -38,12 +38,17 @@ def _run(operation, tensors, name, ignore_name_scope, process_set, **options):
     graphs there are no nodes, and operations come one after the other.
     """
     number = process_set.process_set_id
-    if number is None:
+    if number is None or (number != 0 and number not in _basics._get_process_set_ids_and_ranks()):
         raise ValueError(f"{operation}: Process set provided does not exist, or has not been registered.")
     function = getattr(_functions, re.sub("(?<!^)(?=[A-Z])", "_", operation).lower())
     options.update(process_set_id=number, ignore_name_scope=int(ignore_name_scope))
     if _executing_eagerly():
         return function(*tensors, is_inline=1, tensor_name=name or "", **options)
+    if is_compiled_by_xla():
+        raise NotImplementedError(
+            f"{operation} cannot be part of a function that XLA compiles: pass jit_compile=False (to `compile`, with "
+            "Keras), or compile the forward pass alone and reduce outside of it"
+        )
     if name is None:
         first, *_, last = [*_flat(tensors)] * 2 or [None, None]
         about = "" if first is None else f"_{first.name}" if first is last else f"_{first.name}_{last.name}"
