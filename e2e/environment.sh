@@ -21,7 +21,9 @@ keras-torch) modules=keras,torch packages=(keras torch) ;;
     ;;
 esac
 
-if ! "$FOLDER/bin/python" -c "import $modules, sklearn, pytest, cloudpickle" >/dev/null 2>&1; then
+# Not imported: Keras wants to know its backend first, and TensorFlow takes seconds.
+is_there='import importlib.util as i, sys; sys.exit(any(i.find_spec(name) is None for name in sys.argv[1].split(",")))'
+if ! "$FOLDER/bin/python" -c "$is_there" "$modules,sklearn,pytest,cloudpickle" >/dev/null 2>&1; then
     printf 'environment: installing %s into %s\n' "${packages[*]}" "$FOLDER" >&2
     python3 -m venv --clear "$FOLDER"
     "$FOLDER/bin/pip" install --quiet "${packages[@]}" scikit-learn pytest cloudpickle mypy >&2

@@ -6,7 +6,7 @@ from ronde import numpy as arrays
 from ronde._basics import __all__ as _basics_names
 from ronde._operations import Adasum, Average, Max, Min, Product, Sum, reduce_op
 from ronde.keras import _optimizer
-from ronde.keras._backend import Compression, Reducer, broadcast_global_variables, one_of
+from ronde.keras._backend import NAME, Compression, Reducer, broadcast_global_variables, one_of
 from ronde.keras._backend import basics as _basics
 from ronde.keras._variables import local_variables
 from ronde.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
@@ -88,11 +88,11 @@ def reducescatter(value, name=None, op=Average):
 
 def _as_result(array):
     """As Horovod returns it: a tensor where TensorFlow acts at once."""
-    import keras
+    if NAME != "tensorflow":
+        return array
     import tensorflow as tf
 
-    is_tensor = keras.backend.backend() == "tensorflow" and tf.executing_eagerly()
-    return tf.convert_to_tensor(array) if is_tensor else array
+    return tf.convert_to_tensor(array) if tf.executing_eagerly() else array
 
 
 def load_model(keras, filepath, custom_optimizers, custom_objects, compression):
