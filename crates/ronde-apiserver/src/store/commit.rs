@@ -7,6 +7,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    panic::{self, AssertUnwindSafe},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -135,26 +136,35 @@ impl Committer {
 
     /// Writes batches until nothing waits.
     fn lead(&self) {
-        let _guard = Leading(self);
-        loop {
-            let (batch, probes) = {
-                let mut queue = self.queue.lock();
-                let count = queue.waiting.len().min(BATCH_MAX);
-                if count == 0 && queue.probes.is_empty() {
-                    queue.led = false;
-                    return;
-                }
-                (queue.waiting.drain(..count).collect::<Vec<_>>(), std::mem::take(&mut queue.probes))
-            };
-            if !probes.is_empty() {
-                let revision = self.state.read().revision;
-                self.note(&self.make_durable(&[], revision));
+        while let Some((batch, probes)) = self.next_batch() {
+            // A bug below must leave nobody waiting: who was in the batch is answered by being dropped, and whoever
+            // came meanwhile has a try of their own.
+            if panic::catch_unwind(AssertUnwindSafe(|| self.work_on(batch, probes))).is_err() {
+                self.failed.store(true, Ordering::Relaxed);
             }
-            for answer in probes {
-                let _ = answer.send(());
-            }
-            self.write_batch(batch);
         }
+    }
+
+    /// Takes what waits; if nothing does, the next to come leads.
+    fn next_batch(&self) -> Option<(Vec<Request>, Vec<oneshot::Sender<()>>)> {
+        let mut queue = self.queue.lock();
+        let count = queue.waiting.len().min(BATCH_MAX);
+        if count == 0 && queue.probes.is_empty() {
+            queue.led = false;
+            return None;
+        }
+        Some((queue.waiting.drain(..count).collect(), std::mem::take(&mut queue.probes)))
+    }
+
+    fn work_on(&self, batch: Vec<Request>, probes: Vec<oneshot::Sender<()>>) {
+        if !probes.is_empty() {
+            let revision = self.state.read().revision;
+            self.note(&self.make_durable(&[], revision));
+        }
+        for answer in probes {
+            let _ = answer.send(());
+        }
+        self.write_batch(batch);
     }
 
     fn write_batch(&self, batch: Vec<Request>) {
@@ -227,21 +237,6 @@ impl Committer {
             Err(error) => tracing::error!(%error, "cannot write to the store"),
             Ok(()) if had_failed => tracing::info!("the store can be written to again"),
             Ok(()) => {}
-        }
-    }
-}
-
-/// Held by the leader: if it panics, those who wait are answered, and the next writer leads.
-struct Leading<'a>(&'a Committer);
-
-impl Drop for Leading<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.failed.store(true, Ordering::Relaxed);
-            let mut queue = self.0.queue.lock();
-            queue.led = false;
-            queue.waiting.clear();
-            queue.probes.clear();
         }
     }
 }
