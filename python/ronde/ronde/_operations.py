@@ -160,6 +160,13 @@ def synchronize(handle):
     return operation.result(outcome)
 
 
+def chosen_groups(num_groups, groups):
+    """The groups of an optimizer, by the newer of two arguments that mean the same."""
+    if num_groups != 0:
+        warnings.warn("Parameter `num_groups` has been replaced by `groups`", DeprecationWarning, stacklevel=3)
+    return num_groups if groups is None and num_groups != 0 else groups
+
+
 def reduce_op(op, average):
     """The reduction that the caller means, by the new argument or the old one."""
     if op is not None and average is not None:

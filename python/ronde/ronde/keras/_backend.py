@@ -24,10 +24,10 @@ if NAME == "tensorflow":
     from ronde.tensorflow.elastic import TensorFlowKerasState as State
     from ronde.tensorflow.elastic import run
     from ronde.tensorflow.functions import broadcast_global_variables
-    from ronde.tensorflow.gradients import Reducer, one_of
+    from ronde.tensorflow.gradients import Reducer
 elif NAME in ("jax", "torch"):
     from ronde import _basics as basics
-    from ronde.keras._reducer import Reducer, one_of
+    from ronde.keras._reducer import Reducer
     from ronde.keras._state import State
 
     if NAME == "jax":
@@ -46,4 +46,4 @@ elif NAME in ("jax", "torch"):
 else:
     raise ImportError(f"horovod.keras works with Keras on TensorFlow, JAX and PyTorch, not on {NAME}")
 
-__all__ = ["NAME", "Compression", "Reducer", "State", "basics", "broadcast_global_variables", "one_of", "run"]
+__all__ = ["NAME", "Compression", "Reducer", "State", "basics", "broadcast_global_variables", "run"]

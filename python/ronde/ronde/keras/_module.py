@@ -4,9 +4,9 @@ import numpy as np
 
 from ronde import numpy as arrays
 from ronde._basics import __all__ as _basics_names
-from ronde._operations import Adasum, Average, Max, Min, Product, Sum, reduce_op
+from ronde._operations import Adasum, Average, Max, Min, Product, Sum, chosen_groups, reduce_op
 from ronde.keras import _optimizer
-from ronde.keras._backend import NAME, Compression, Reducer, broadcast_global_variables, one_of
+from ronde.keras._backend import NAME, Compression, Reducer, broadcast_global_variables
 from ronde.keras._backend import basics as _basics
 from ronde.keras._variables import local_variables
 from ronde.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
@@ -39,7 +39,7 @@ def DistributedOptimizer(
         sparse_as_dense,
         op,
         gradient_predivide_factor,
-        one_of(num_groups, groups),
+        chosen_groups(num_groups, groups),
         process_set,
         scale_local_gradients,
     )

@@ -1,7 +1,6 @@
 """The gradients of a step on JAX and PyTorch, reduced: all of them in one operation."""
 
 import dataclasses
-import warnings
 from typing import Any
 
 from ronde._operations import Average
@@ -90,10 +89,3 @@ class Reducer:
         count = min(self.groups or 1, len(shared))
         ends = [len(shared) * (part + 1) // count for part in range(count)]
         return [shared[begin:end] for begin, end in zip([0, *ends], ends)]
-
-
-def one_of(num_groups, groups):
-    """The newer of two arguments that mean the same."""
-    if num_groups != 0:
-        warnings.warn("Parameter `num_groups` has been replaced by `groups`", DeprecationWarning, stacklevel=3)
-    return num_groups if groups is None and num_groups != 0 else groups

@@ -1,7 +1,6 @@
 """The gradients of a step, reduced: what tapes and optimizers share."""
 
 import dataclasses
-import warnings
 from typing import Any
 
 import tensorflow as tf
@@ -146,13 +145,6 @@ def _divide(grad, process_set):
         values = grad.values / members(process_set, grad.values.dtype)
         return tf.IndexedSlices(values, grad.indices, grad.dense_shape)
     return grad / members(process_set, grad.dtype)
-
-
-def one_of(num_groups, groups):
-    """The newer of two arguments that mean the same."""
-    if num_groups != 0:
-        warnings.warn("Parameter `num_groups` has been replaced by `groups`", DeprecationWarning, stacklevel=3)
-    return num_groups if groups is None and num_groups != 0 else groups
 
 
 def _make_allreduce_grads_fn(

@@ -2,9 +2,10 @@
 
 import tensorflow as tf
 
+from ronde._operations import chosen_groups
 from ronde.process_sets import global_process_set
 from ronde.tensorflow.compression import Compression
-from ronde.tensorflow.gradients import Reducer, one_of
+from ronde.tensorflow.gradients import Reducer
 from ronde.tensorflow.mpi_ops import Average
 
 
@@ -55,7 +56,7 @@ def DistributedGradientTape(
         sparse_as_dense,
         op,
         gradient_predivide_factor,
-        one_of(num_groups, groups),
+        chosen_groups(num_groups, groups),
         process_set,
         scale_local_gradients,
     )

@@ -2,27 +2,7 @@
 
 import torch
 
-
-class Compressor:
-    """Makes a tensor smaller, and what came of it large again."""
-
-    @staticmethod
-    def compress(tensor):
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        raise NotImplementedError
-
-
-class NoneCompressor(Compressor):
-    @staticmethod
-    def compress(tensor):
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        return tensor
+from ronde._compression import Compressor, NoneCompressor
 
 
 class FP16Compressor(Compressor):
