@@ -13,8 +13,8 @@ export PATH RONDE_TEST_PYTHON RONDE_TEST_PYTHONPATH RONDE_SKIPS
 trap 'rm -f "$RONDE_SKIPS"' EXIT
 
 cargo test -p ronde --test chart "$@"
-# The scenarios beside the first are for real control planes: `make e2e` runs them.
-cargo test -p ronde --test pods "$@" -- horovod_chart seed_001 scenarios::chart --skip scenarios::chart_ --nocapture
+# The scenarios beside the first are for real control planes: `make e2e` runs them. TensorFlow is for `make e2e-frameworks`.
+cargo test -p ronde --test pods "$@" -- horovod_chart seed_001 scenarios::chart --skip scenarios::chart_ --skip seed_001_keras --nocapture
 if [[ -s $RONDE_SKIPS ]]; then
     sort "$RONDE_SKIPS" >&2
     printf 'error: not all tests of the chart could run on this machine\n' >&2
