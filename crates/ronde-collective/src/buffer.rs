@@ -7,6 +7,13 @@
 
 use std::{ops::Range, ptr::NonNull};
 
+use rustix::mm::{Advice, madvise};
+
+/// The pages that advice is about; a kernel with larger ones ignores it.
+const PAGE: usize = 4096;
+/// Two large pages: whatever the address, one lies within. NumPy has the same bound.
+const LARGE: usize = 4 << 20;
+
 /// The bytes of a tensor.
 #[derive(Debug)]
 pub struct Buffer(Memory);
@@ -50,6 +57,20 @@ impl Buffer {
             // SAFETY: the promise of `from_raw`.
             Memory::Raw { address, len } => unsafe { std::slice::from_raw_parts_mut(address.as_ptr(), *len) },
         }
+    }
+
+    /// Asks the kernel for large pages under memory that nobody has written yet: the first write to each page costs
+    /// more than a sum over it. Says nothing if the kernel refuses.
+    pub fn prefer_large_pages(&mut self) {
+        let bytes = self.as_mut_slice();
+        if bytes.len() < LARGE {
+            return;
+        }
+        let skipped = bytes.as_ptr().align_offset(PAGE);
+        let pages = &mut bytes[skipped..];
+        let len = pages.len() / PAGE * PAGE;
+        // SAFETY: the pages lie within memory that is ours to write, and the advice does not change what is in them.
+        let _ = unsafe { madvise(pages.as_mut_ptr().cast(), len, Advice::LinuxHugepage) };
     }
 
     pub fn len(&self) -> usize {

@@ -7,6 +7,7 @@
 mod control_channel;
 mod current;
 mod engine;
+mod flight;
 mod forks;
 mod gate;
 mod handle;

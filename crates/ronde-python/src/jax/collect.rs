@@ -4,19 +4,12 @@
 //! and in whatever order it comes to the operations of a computation, none waits for another. An XLA without futures
 //! does one after the other, in the order of the program; there the call waits.
 
-use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-        mpsc::{self, Sender},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
 
 use ronde_collective::{Done, Engine, Error, Operation, Rank, ReduceOp, Reduction, SetId, Shape, Tensor, Work};
 
 use super::abi::{Act, Call, Code, Failure, Later, TensorRef};
-use crate::{current, gate};
+use crate::{current, flight, gate};
 
 /// Does the collective that a call asks for.
 pub(super) struct Collect;
@@ -27,6 +20,7 @@ const EMPTY: &str = "empty";
 impl Act for Collect {
     fn act(call: Call, later: Option<Later>) -> Result<(), Failure> {
         if call.request == EMPTY {
+            call.results.iter().for_each(|result| result.buffer().prefer_large_pages());
             later.into_iter().for_each(|later| later.finish(Ok(())));
             return Ok(());
         }
@@ -37,7 +31,9 @@ impl Act for Collect {
         };
         match prepared {
             Err(failure) => later.finish(Err(failure)),
-            Ok(Prepared { engine, work, kept }) => Flight::begin(later, kept).take_off(&engine, work),
+            Ok(Prepared { engine, work, kept }) => {
+                flight::begin(&engine, work, move |result| later.finish(kept.deliver(result)));
+            }
         }
         Ok(())
     }
@@ -135,70 +131,6 @@ fn run_here(engine: &Engine, work: Work) -> Result<Done, Error> {
         gate::raise_again();
     }
     result
-}
-
-/// How long a call that is alone does its work itself: a small operation of ranks that come together takes less, and
-/// other threads would take several times as long to wake up.
-const ALONE: Duration = Duration::from_micros(50);
-
-static FLIGHTS: AtomicUsize = AtomicUsize::new(0);
-
-/// A call that will be finished later.
-struct Flight {
-    later: Later,
-    kept: Kept,
-    /// No other was in the air when it began.
-    is_alone: bool,
-}
-
-impl Flight {
-    fn begin(later: Later, kept: Kept) -> Self {
-        Self { later, kept, is_alone: FLIGHTS.fetch_add(1, Ordering::SeqCst) == 0 }
-    }
-
-    fn take_off(self, engine: &Engine, work: Work) {
-        if !self.is_alone {
-            // XLA goes on with whatever comes next in the thread that tells it: not in the engine's own.
-            engine.submit_with_callback(work, move |result| apart(&ENDINGS, Box::new(move || self.land(result))));
-            return;
-        }
-        let handle = match engine.begin(work) {
-            Ok(handle) => handle,
-            Err(error) => return self.land(Err(error)),
-        };
-        match handle.wait(Some(ALONE)) {
-            Some(result) => self.land(result),
-            // One at a time: until it is done, no other is alone.
-            None => apart(&WAITS, Box::new(move || self.land(handle.wait(None).unwrap_or(Err(Error::Shutdown(None)))))),
-        }
-    }
-
-    fn land(self, result: Result<Done, Error>) {
-        let outcome = self.kept.deliver(result);
-        // Before XLA goes on: what comes next may be alone again.
-        FLIGHTS.fetch_sub(1, Ordering::SeqCst);
-        self.later.finish(outcome);
-    }
-}
-
-type Task = Box<dyn FnOnce() + Send>;
-type Thread = OnceLock<Option<Sender<Task>>>;
-
-static ENDINGS: Thread = OnceLock::new();
-static WAITS: Thread = OnceLock::new();
-
-/// Does something in a thread of ours.
-fn apart(thread: &'static Thread, task: Task) {
-    let sender = thread.get_or_init(|| {
-        let (sender, receiver) = mpsc::channel::<Task>();
-        let run = move || receiver.into_iter().for_each(|task| task());
-        std::thread::Builder::new().name("ronde-jax".to_owned()).spawn(run).ok().map(|_| sender)
-    });
-    match sender {
-        // The thread never ends.
-        Some(sender) => drop(sender.send(task)),
-        None => task(),
-    }
 }
 
 impl Kept {

@@ -1,20 +1,17 @@
 //! An operation of TensorFlow's, made [`Work`] of the engine.
 //!
-//! In a graph the kernel returns at once, and a thread of ours tells TensorFlow when the operation is done: however
-//! few threads TensorFlow has, and in whatever order ranks come to their operations, none waits for another. Outside
-//! of graphs the caller waits anyway, and drives the engine itself.
+//! In a graph the kernel returns at once, or nearly so, and TensorFlow is told later that the operation is done
+//! (`flight`): however few threads TensorFlow has, and in whatever order ranks come to their operations, none waits for
+//! another. Outside of graphs the caller waits anyway, and drives the engine itself.
 
-use std::sync::{
-    Arc, OnceLock,
-    mpsc::{self, Sender},
-};
+use std::sync::Arc;
 
 use ronde_collective::{
     DataType, Done, Engine, Error, Operation, Rank, ReduceOp, Reduction, SetId, Shape, Tensor, Work,
 };
 
 use super::abi::{Call, Code, Construction, Failure, Kernel, TensorRef};
-use crate::{current, gate::is_interrupted};
+use crate::{current, flight, gate::is_interrupted};
 
 /// Which collective an operation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +64,7 @@ impl<const COLLECTIVE: usize> Kernel for Collect<COLLECTIVE> {
         };
         let Prepared { work, kept } = prepared;
         if !self.is_inline && call.detach() {
-            engine.submit_with_callback(work, move |result| finish_apart(call, kept, result));
+            flight::begin(&engine, work, move |result| finish(call, kept, result));
         } else {
             let result = run_here(&engine, work);
             finish(call, kept, result);
@@ -129,8 +126,9 @@ impl Kept {
         let tensor = if is_in_place {
             Tensor { dtype, shape, input: output.buffer(), output: None }
         } else {
-            let input = call.input(index)?;
-            let tensor = Tensor { dtype, shape, input: input.buffer(), output: Some(output.buffer()) };
+            let (input, mut made) = (call.input(index)?, output.buffer());
+            made.prefer_large_pages();
+            let tensor = Tensor { dtype, shape, input: input.buffer(), output: Some(made) };
             self.inputs.push(input);
             tensor
         };
@@ -148,25 +146,6 @@ fn run_here(engine: &Engine, work: Work) -> Result<Done, Error> {
         crate::gate::raise_again();
     }
     result
-}
-
-type Ending = Box<dyn FnOnce() + Send>;
-
-/// Finishes a call in a thread of ours: TensorFlow may go on with whatever comes next in the thread that tells it,
-/// and the engine's own must not stand still meanwhile.
-fn finish_apart(call: Call, kept: Kept, result: Result<Done, Error>) {
-    static ENDINGS: OnceLock<Option<Sender<Ending>>> = OnceLock::new();
-    let ending: Ending = Box::new(move || finish(call, kept, result));
-    let sender = ENDINGS.get_or_init(|| {
-        let (sender, receiver) = mpsc::channel::<Ending>();
-        let run = move || receiver.into_iter().for_each(|ending| ending());
-        std::thread::Builder::new().name("ronde-tensorflow".to_owned()).spawn(run).ok().map(|_| sender)
-    });
-    match sender {
-        // The thread never ends.
-        Some(sender) => drop(sender.send(ending)),
-        None => ending(),
-    }
 }
 
 fn finish(call: Call, kept: Kept, result: Result<Done, Error>) {
