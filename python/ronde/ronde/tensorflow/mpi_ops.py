@@ -1,5 +1,6 @@
 """All operations, in the module where Horovod has them, and their gradients."""
 
+import functools
 import re
 
 import numpy as np
@@ -28,7 +29,13 @@ def _normalize_name(name):
 
 def _tensor(value):
     """The value as a tensor: variables of Keras have it inside."""
-    return tf.convert_to_tensor(value)
+    # What is one already goes through several layers of TensorFlow otherwise.
+    return value if isinstance(value, tf.Tensor) else tf.convert_to_tensor(value)
+
+
+@functools.cache
+def _function(operation):
+    return getattr(_functions, re.sub("(?<!^)(?=[A-Z])", "_", operation).lower())
 
 
 def _run(operation, tensors, name, ignore_name_scope, process_set, **options):
@@ -40,7 +47,7 @@ def _run(operation, tensors, name, ignore_name_scope, process_set, **options):
     number = process_set.process_set_id
     if number is None or (number != 0 and number not in _basics._get_process_set_ids_and_ranks()):
         raise ValueError(f"{operation}: Process set provided does not exist, or has not been registered.")
-    function = getattr(_functions, re.sub("(?<!^)(?=[A-Z])", "_", operation).lower())
+    function = _function(operation)
     options.update(process_set_id=number, ignore_name_scope=int(ignore_name_scope))
     if _executing_eagerly():
         return function(*tensors, is_inline=1, tensor_name=name or "", **options)

@@ -1,5 +1,7 @@
 """Reductions as callers know them: compressed, of sparse tensors too."""
 
+import contextlib
+
 import tensorflow as tf
 
 from ronde.process_sets import global_process_set
@@ -13,6 +15,11 @@ def members(process_set, dtype):
     """How many ranks there are: when the graph runs, if that may change."""
     size = mpi_ops.size_op(process_set.process_set_id) if is_elastic() else process_set.size()
     return tf.cast(size, dtype)
+
+
+def _on(device):
+    """Where operations run; entering a scope that says nothing takes longer than a small sum."""
+    return tf.device(device) if device else contextlib.nullcontext()
 
 
 def _check_sparse(op, prescale_factor, postscale_factor):
@@ -54,9 +61,9 @@ def allreduce(
     op = mpi_ops.handle_average_backwards_compatibility(op, average)
     if isinstance(tensor, tf.IndexedSlices):
         _check_sparse(op, prescale_factor, postscale_factor)
-        with tf.device(device_sparse):
+        with _on(device_sparse):
             return _reduce_sparse([tensor], op, process_set, ignore_name_scope)[0]
-    with tf.device(device_dense):
+    with _on(device_dense):
         small, ctx = compression.compress(tensor)
         result = mpi_ops._allreduce(
             small, name, op, prescale_factor, postscale_factor, ignore_name_scope, process_set
@@ -86,12 +93,12 @@ def grouped_allreduce(
     dense = [index for index in range(len(results)) if index not in sparse]
     if sparse:
         _check_sparse(op, prescale_factor, postscale_factor)
-        with tf.device(device_sparse):
+        with _on(device_sparse):
             reduced = _reduce_sparse([results[index] for index in sparse], op, process_set, ignore_name_scope)
         for index, each in zip(sparse, reduced):
             results[index] = each
     if dense:
-        with tf.device(device_dense):
+        with _on(device_dense):
             small, contexts = zip(*(compression.compress(results[index]) for index in dense))
             reduced = mpi_ops._grouped_allreduce(
                 small, name, op, prescale_factor, postscale_factor, ignore_name_scope, process_set
@@ -113,7 +120,7 @@ def reducescatter(
     postscale_factor=1.0,
 ):
     """Everybody's tensors, reduced, and of that this rank's share of the rows."""
-    with tf.device(device_dense):
+    with _on(device_dense):
         small, ctx = compression.compress(tensor)
         result = mpi_ops._reducescatter(
             small, name, op, ignore_name_scope, process_set, prescale_factor, postscale_factor
@@ -133,7 +140,7 @@ def grouped_reducescatter(
     """The same with many tensors, which are done together."""
     if not tensors:
         return tensors
-    with tf.device(device_dense):
+    with _on(device_dense):
         small, contexts = zip(*(compression.compress(tensor) for tensor in tensors))
         results = mpi_ops._grouped_reducescatter(
             small, None, op, False, process_set, prescale_factor, postscale_factor
