@@ -1,0 +1,15 @@
+//! Container images: what they are called, what they are made of, and how they come from a registry.
+//!
+//! [`Reference`] is the name of an image, [`Digest`] the name of its content, and [`manifest`] the documents between
+//! the two. Whoever pulls an image asks a registry for its manifest, checks the digest, and only then looks inside.
+//! The crate knows nothing of pods or of the Kubernetes API.
+
+pub mod digest;
+pub mod manifest;
+pub mod reference;
+
+pub use self::{
+    digest::{Digest, Verifier},
+    manifest::{Descriptor, ImageConfig, Manifest, Platform},
+    reference::Reference,
+};
