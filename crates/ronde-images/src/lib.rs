@@ -2,14 +2,19 @@
 //!
 //! [`Reference`] is the name of an image, [`Digest`] the name of its content, and [`manifest`] the documents between
 //! the two. Whoever pulls an image asks a registry for its manifest, checks the digest, and only then looks inside.
+//! [`archive`] reads and writes images as files, [`unpack`] turns layers into folders, and [`store`] keeps them.
 //! The crate knows nothing of pods or of the Kubernetes API.
 
+pub mod archive;
 pub mod digest;
 pub mod manifest;
 pub mod reference;
+pub mod store;
+pub mod unpack;
 
 pub use self::{
     digest::{Digest, Verifier},
     manifest::{Descriptor, ImageConfig, Manifest, Platform},
     reference::Reference,
+    store::{Image, Store},
 };

@@ -1,0 +1,146 @@
+//! The images of this machine: blobs by their digests, layers unpacked once by their diffIDs, and names.
+//!
+//! A folder in the data directory, used by the `ronde image` verbs and the node at the same time. Everything gets its
+//! name when it is whole and on disk; what a killed process left is in `tmp`, which the next one that writes sweeps.
+//! Two locks of the kernel: `work.lock` is held by the one that changes the store, `use.lock` shared by whoever takes an
+//! image into use and exclusively while something is removed, so that nothing is removed between choosing and using it.
+
+mod index;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use std::{
+    collections::BTreeSet,
+    io,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
+
+use fs_err as fs;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+use self::index::Index;
+pub use self::work::{Removed, Work};
+use crate::{Digest, ImageConfig, Manifest, Reference, digest, manifest, unpack::UnpackError};
+
+/// Why the store cannot do something.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("cannot use the image store: {0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Digest(#[from] digest::Error),
+    #[error(transparent)]
+    Manifest(#[from] manifest::Error),
+    #[error("cannot unpack layer {diff_id}: {source}")]
+    Unpack { diff_id: Digest, source: UnpackError },
+    #[error("layers compressed with zstd are not supported yet")]
+    Zstd,
+    #[error("the list of images cannot be read: {0}")]
+    Index(serde_json::Error),
+    #[error("image `{0}` is in use by a pod")]
+    InUse(String),
+    #[error("there is no image `{0}`")]
+    Missing(String),
+}
+
+/// The store in a folder. Nothing is made until something is put in.
+#[derive(Debug, Clone)]
+pub struct Store {
+    folder: PathBuf,
+}
+
+/// An image that is stored whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// The names that it has here.
+    pub names: Vec<Reference>,
+    pub digest: Digest,
+    pub manifest: Manifest,
+    pub config: ImageConfig,
+    /// The unpacked layers, the lowest first.
+    pub layers: Vec<PathBuf>,
+}
+
+impl Image {
+    /// The size of its content as it is packed.
+    pub fn size(&self) -> u64 {
+        self.manifest.descriptors().fold(0, |sum, part| sum.saturating_add(part.size))
+    }
+}
+
+/// Keeps what is stored from being removed.
+#[derive(Debug)]
+pub struct Use {
+    _lock: Option<OwnedFd>,
+}
+
+impl Store {
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the image of a name. A name with a digest is the image with that content.
+    pub fn find(&self, name: &Reference) -> Result<Option<Image>, StoreError> {
+        let index = self.index()?;
+        let digest = name.digest().filter(|digest| index.images.values().any(|known| known == digest));
+        let digest = digest.or_else(|| index.images.get(name).copied().filter(|_| name.digest().is_none()));
+        digest.map(|digest| self.image(&index, digest)).transpose()
+    }
+
+    /// Returns all images, by their first names.
+    pub fn list(&self) -> Result<Vec<Image>, StoreError> {
+        let index = self.index()?;
+        let digests: BTreeSet<Digest> = index.images.values().copied().collect();
+        let mut images = digests.into_iter().map(|one| self.image(&index, one)).collect::<Result<Vec<_>, _>>()?;
+        images.sort_by(|one, other| one.names.cmp(&other.names));
+        Ok(images)
+    }
+
+    /// Keeps everything in place until the answer is dropped.
+    pub fn hold(&self) -> Result<Use, StoreError> {
+        if !self.folder.exists() {
+            return Ok(Use { _lock: None });
+        }
+        Ok(Use { _lock: Some(self.lock("use.lock", FlockOperation::LockShared)?) })
+    }
+
+    /// Waits until nobody else changes the store, and sweeps what was left unfinished.
+    pub fn work(&self) -> Result<Work, StoreError> {
+        fs::create_dir_all(&self.folder)?;
+        let lock = self.lock("work.lock", FlockOperation::LockExclusive)?;
+        Work::begin(self.clone(), lock)
+    }
+
+    fn lock(&self, name: &str, how: FlockOperation) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let file = rustix::fs::open(self.folder.join(name), flags, Mode::from_raw_mode(0o600))?;
+        rustix::fs::flock(&file, how)?;
+        Ok(file)
+    }
+
+    fn index(&self) -> Result<Index, StoreError> {
+        Index::read(&self.folder.join("index.json"))
+    }
+
+    pub(crate) fn blob(&self, digest: Digest) -> PathBuf {
+        self.folder.join("blobs").join(digest.hex())
+    }
+
+    pub(crate) fn layer(&self, diff_id: Digest) -> PathBuf {
+        self.folder.join("layers").join(diff_id.hex())
+    }
+
+    fn image(&self, index: &Index, digest: Digest) -> Result<Image, StoreError> {
+        let names = index.images.iter().filter(|(_, known)| **known == digest).map(|(name, _)| name.clone()).collect();
+        let manifest = Manifest::parse(&fs::read(self.blob(digest))?)?;
+        let config = ImageConfig::parse(&fs::read(self.blob(manifest.config.digest))?)?;
+        let layers = config.rootfs.diff_ids.iter().map(|diff_id| self.layer(*diff_id)).collect();
+        Ok(Image { names, digest, manifest, config, layers })
+    }
+}

@@ -1,0 +1,364 @@
+//! Turns the tar stream of a layer into a folder that the kernel takes as the lower part of an overlay.
+//!
+//! The archive is hostile until proven otherwise: nothing is written outside of the folder, whatever its paths and links
+//! say, because every path is resolved by the kernel with the folder as root. Whiteouts become the overlay's own marks.
+//! Memory does not depend on the archive: contents pass through a buffer, and extensions are bounded.
+
+mod header;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io::{self, Read, Write as _},
+    os::fd::{AsFd as _, OwnedFd},
+    path::Path,
+};
+
+use rustix::{
+    fs::{
+        AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags,
+        chownat, fchmod, fchown, fsetxattr, linkat, makedev, mkdirat, mknodat, openat, openat2, statat, symlinkat,
+        unlinkat, utimensat,
+    },
+    io::Errno,
+};
+
+pub use self::header::{BLOCK, Header, Kind, read as read_header, write as file_header};
+
+/// The largest images of frameworks have about 300 000 files in all of their layers.
+pub const ENTRIES_MAX: u64 = 1_000_000;
+/// 256 GiB: ten times the largest layers in use.
+pub const BYTES_MAX: u64 = 256 << 30;
+/// A path deeper than this is refused.
+const DEPTH_MAX: usize = 256;
+/// What is read from an archive at a time.
+const CHUNK: usize = 1 << 16;
+/// After the last entry tools fill the archive up with zeros, to 10 KiB or more.
+const PADDING_MAX: u64 = 16 << 20;
+
+const WHITEOUT: &[u8] = b".wh.";
+const OPAQUE: &[u8] = b".wh..wh..opq";
+
+/// Why a layer cannot be unpacked.
+#[derive(Debug, thiserror::Error)]
+pub enum UnpackError {
+    #[error("cannot read the archive: {0}")]
+    Read(io::Error),
+    #[error("the archive has an entry with the path `{0}`, which leads out of the image")]
+    Path(String),
+    #[error("the archive has more than {0} entries")]
+    Entries(u64),
+    #[error("the archive unpacks to more than {0} bytes")]
+    Bytes(u64),
+    #[error("cannot unpack `{path}`: {source}")]
+    Write { path: String, source: io::Error },
+}
+
+/// How to unpack.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Root keeps owners and devices; for everybody else all files are their own.
+    pub as_root: bool,
+    pub entries_max: u64,
+    pub bytes_max: u64,
+}
+
+impl Options {
+    /// Options for whoever runs this process.
+    pub fn of_caller() -> Self {
+        let as_root = rustix::process::geteuid().is_root();
+        Self { as_root, entries_max: ENTRIES_MAX, bytes_max: BYTES_MAX }
+    }
+}
+
+/// Unpacks an archive into a folder that is there and empty. Returns how many bytes its files have.
+///
+/// # Errors
+/// If the archive is refused or the disk is; what was written until then is the caller's to remove.
+pub fn unpack(reader: &mut impl Read, folder: &Path, options: Options) -> Result<u64, UnpackError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = openat(CWD, folder, flags, Mode::empty()).map_err(|error| failed(b"/", error))?;
+    let tree = Tree { root, options };
+    let (mut entries, mut bytes) = (0_u64, 0_u64);
+    while let Some(header) = header::read(reader).map_err(UnpackError::Read)? {
+        entries += 1;
+        bytes = bytes.saturating_add(header.size);
+        if entries > options.entries_max {
+            return Err(UnpackError::Entries(options.entries_max));
+        }
+        if bytes > options.bytes_max {
+            return Err(UnpackError::Bytes(options.bytes_max));
+        }
+        tree.put(&header, reader)?;
+    }
+    // Digests are of the whole stream, so the rest has to be read.
+    let rest = io::copy(&mut reader.take(PADDING_MAX + 1), &mut io::sink()).map_err(UnpackError::Read)?;
+    if rest > PADDING_MAX { Err(UnpackError::Bytes(PADDING_MAX)) } else { Ok(bytes) }
+}
+
+fn failed(path: &[u8], error: impl Into<io::Error>) -> UnpackError {
+    UnpackError::Write { path: String::from_utf8_lossy(path).into_owned(), source: error.into() }
+}
+
+/// Splits a path of the archive into its names.
+fn names(path: &[u8]) -> Result<Vec<&[u8]>, UnpackError> {
+    let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".").collect();
+    if names.len() > DEPTH_MAX || names.contains(&&b".."[..]) || path.contains(&0) {
+        return Err(UnpackError::Path(String::from_utf8_lossy(path).into_owned()));
+    }
+    Ok(names)
+}
+
+/// The folder that becomes the layer.
+struct Tree {
+    root: OwnedFd,
+    options: Options,
+}
+
+impl Tree {
+    fn put(&self, header: &Header, reader: &mut impl Read) -> Result<(), UnpackError> {
+        let names = names(&header.path)?;
+        let wrap = |error: io::Error| failed(&header.path, error);
+        let Some((name, above)) = names.split_last() else {
+            // The root folder itself.
+            return if header.kind == Kind::Folder {
+                self.dress_folder(&self.root, header).map_err(wrap)
+            } else {
+                Ok(())
+            };
+        };
+        let parent = self.folder(above).map_err(wrap)?;
+        let skipped = if name.starts_with(WHITEOUT) {
+            self.put_whiteout(&parent, name, header)?;
+            header.size
+        } else if header.kind == Kind::File {
+            self.put_file(&parent, name, header, reader).map_err(|error| match error {
+                PutError::Read(error) => UnpackError::Read(error),
+                PutError::Write(error) => wrap(error),
+            })?;
+            0
+        } else {
+            self.put_other(&parent, name, header).map_err(wrap)?;
+            0
+        };
+        skip(reader, skipped + padding(header.size)).map_err(UnpackError::Read)
+    }
+
+    /// Opens the folder at a path, made where it is missing. Links in it mean this tree.
+    fn folder(&self, names: &[&[u8]]) -> io::Result<OwnedFd> {
+        let open = |path: &[u8]| {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            openat2(&self.root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
+        };
+        match open(&joined(names)) {
+            Err(Errno::NOENT) => {}
+            other => return Ok(other?),
+        }
+        let mut at = open(b"/")?;
+        for (index, name) in names.iter().enumerate() {
+            at = match open(&joined(&names[..=index])) {
+                Err(Errno::NOENT) => {
+                    // A link that leads nowhere is there, and so refuses.
+                    mkdirat(&at, *name, Mode::from_raw_mode(0o755))?;
+                    open(&joined(&names[..=index]))?
+                }
+                other => other?,
+            };
+        }
+        Ok(at)
+    }
+
+    fn put_whiteout(&self, parent: &OwnedFd, name: &[u8], header: &Header) -> Result<(), UnpackError> {
+        let wrap = |error: io::Error| failed(&header.path, error);
+        if name == OPAQUE {
+            return self.make_opaque(parent).map_err(wrap);
+        }
+        let hidden = &name[WHITEOUT.len()..];
+        // Other names with two marks are notes of an old file system.
+        if hidden.starts_with(WHITEOUT) {
+            return Ok(());
+        }
+        if matches!(hidden, b"" | b"." | b"..") {
+            return Err(UnpackError::Path(String::from_utf8_lossy(&header.path).into_owned()));
+        }
+        match kind_at(parent, hidden).map_err(wrap)? {
+            None => mknodat(parent, hidden, FileType::CharacterDevice, Mode::empty(), makedev(0, 0))
+                .map_err(|error| failed(&header.path, error)),
+            // The layer has both: only what is below is hidden.
+            Some(FileType::Directory) => {
+                self.open_folder(parent, hidden).and_then(|at| self.make_opaque(&at)).map_err(wrap)
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn open_folder(&self, parent: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat(parent, name, flags, Mode::empty())?)
+    }
+
+    /// Says that nothing of the layers below shows in a folder.
+    fn make_opaque(&self, folder: &OwnedFd) -> io::Result<()> {
+        let name = if self.options.as_root { "trusted.overlay.opaque" } else { "user.overlay.opaque" };
+        Ok(fsetxattr(folder, name, b"y", XattrFlags::empty())?)
+    }
+
+    fn put_file(&self, parent: &OwnedFd, name: &[u8], header: &Header, reader: &mut impl Read) -> Result<(), PutError> {
+        remove(parent, name)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = openat(parent, name, flags, Mode::from_raw_mode(0o600)).map_err(io::Error::from)?;
+        copy(reader, &mut fs_err::File::from_parts(file.try_clone()?.into(), "layer"), header.size)?;
+        self.own(&file, header)?;
+        fchmod(&file, Mode::from_raw_mode(header.mode)).map_err(io::Error::from)?;
+        self.put_attributes(&file, header)?;
+        Ok(set_modified(parent, name, header)?)
+    }
+
+    fn put_other(&self, parent: &OwnedFd, name: &[u8], header: &Header) -> io::Result<()> {
+        if header.kind == Kind::Folder {
+            return self.put_folder(parent, name, header);
+        }
+        let is_device = matches!(header.kind, Kind::Character | Kind::Block);
+        if is_device && (!self.options.as_root || header.device == (0, 0)) {
+            // Without root there are none, and 0:0 is the overlay's own mark.
+            return Ok(());
+        }
+        remove(parent, name)?;
+        let mode = Mode::from_raw_mode(header.mode);
+        match header.kind {
+            Kind::HardLink => return self.put_hard_link(parent, name, header),
+            Kind::Link => symlinkat(header.target.as_slice(), parent, name)?,
+            Kind::Fifo => mknodat(parent, name, FileType::Fifo, mode, 0)?,
+            Kind::Character | Kind::Block => {
+                let kind = if header.kind == Kind::Block { FileType::BlockDevice } else { FileType::CharacterDevice };
+                mknodat(parent, name, kind, mode, makedev(header.device.0, header.device.1))?;
+            }
+            Kind::File | Kind::Folder => {}
+        }
+        if self.options.as_root {
+            let (uid, gid) = owner(header);
+            chownat(parent, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        set_modified(parent, name, header)
+    }
+
+    fn put_folder(&self, parent: &OwnedFd, name: &[u8], header: &Header) -> io::Result<()> {
+        let was_hidden = match kind_at(parent, name)? {
+            Some(FileType::Directory) => false,
+            before => {
+                remove(parent, name)?;
+                mkdirat(parent, name, Mode::from_raw_mode(0o700))?;
+                before == Some(FileType::CharacterDevice)
+            }
+        };
+        let folder = self.open_folder(parent, name)?;
+        if was_hidden {
+            self.make_opaque(&folder)?;
+        }
+        self.dress_folder(&folder, header)
+    }
+
+    fn dress_folder(&self, folder: &OwnedFd, header: &Header) -> io::Result<()> {
+        self.own(folder, header)?;
+        // Who is not root could not fill a folder that is closed to its owner, nor remove it.
+        let mode = if self.options.as_root { header.mode } else { header.mode | 0o700 };
+        fchmod(folder, Mode::from_raw_mode(mode))?;
+        self.put_attributes(folder, header)
+    }
+
+    fn put_hard_link(&self, parent: &OwnedFd, name: &[u8], header: &Header) -> io::Result<()> {
+        let outside = || io::Error::new(io::ErrorKind::InvalidData, "the link leads out of the image");
+        let names = names(&header.target).map_err(|_| outside())?;
+        let (last, above) = names.split_last().ok_or_else(outside)?;
+        Ok(linkat(self.folder(above)?, *last, parent, name, AtFlags::empty())?)
+    }
+
+    fn own(&self, file: &OwnedFd, header: &Header) -> io::Result<()> {
+        let (uid, gid) = owner(header);
+        if self.options.as_root { Ok(fchown(file, uid, gid)?) } else { Ok(()) }
+    }
+
+    /// Sets what an image may say; the overlay's own marks would let it show what it does not have.
+    fn put_attributes(&self, file: &OwnedFd, header: &Header) -> io::Result<()> {
+        for (name, value) in &header.attributes {
+            let is_mark = name.starts_with("trusted.") || name.starts_with("user.overlay.");
+            let is_wanted = name.starts_with("user.") || (self.options.as_root && name == "security.capability");
+            if is_mark || !is_wanted {
+                continue;
+            }
+            match fsetxattr(file, name.as_str(), value, XattrFlags::empty()) {
+                // Not every file system has them, and programs can do without.
+                Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which side failed: the archive or the disk.
+enum PutError {
+    Read(io::Error),
+    Write(io::Error),
+}
+
+impl From<io::Error> for PutError {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+fn copy(reader: &mut impl Read, file: &mut fs_err::File, size: u64) -> Result<(), PutError> {
+    let mut buffer = vec![0; CHUNK];
+    let mut left = size;
+    while left > 0 {
+        let most = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
+        let read = reader.read(&mut buffer[..most]).map_err(PutError::Read)?;
+        if read == 0 {
+            return Err(PutError::Read(io::Error::new(io::ErrorKind::UnexpectedEof, "the archive is cut off")));
+        }
+        file.write_all(&buffer[..read]).map_err(PutError::Write)?;
+        left -= read as u64;
+    }
+    Ok(())
+}
+
+fn owner(header: &Header) -> (Option<Uid>, Option<Gid>) {
+    (Some(Uid::from_raw(header.uid)), Some(Gid::from_raw(header.gid)))
+}
+
+fn joined(names: &[&[u8]]) -> Vec<u8> {
+    if names.is_empty() { b"/".to_vec() } else { names.join(&b'/') }
+}
+
+fn padding(size: u64) -> u64 {
+    size.next_multiple_of(BLOCK as u64) - size
+}
+
+fn skip(reader: &mut impl Read, bytes: u64) -> io::Result<()> {
+    let skipped = io::copy(&mut reader.take(bytes), &mut io::sink())?;
+    if skipped == bytes { Ok(()) } else { Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the archive is cut off")) }
+}
+
+fn kind_at(parent: &OwnedFd, name: &[u8]) -> io::Result<Option<FileType>> {
+    match statat(parent.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes room for an entry: the last one of a name counts. A folder with something in it is not replaced.
+fn remove(parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    match kind_at(parent, name)? {
+        None => Ok(()),
+        Some(FileType::Directory) => Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?),
+        Some(_) => Ok(unlinkat(parent, name, AtFlags::empty())?),
+    }
+}
+
+fn set_modified(parent: &OwnedFd, name: &[u8], header: &Header) -> io::Result<()> {
+    let keep = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let times = Timestamps { last_access: keep, last_modification: Timespec { tv_sec: header.modified, tv_nsec: 0 } };
+    Ok(utimensat(parent, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+}
