@@ -46,6 +46,9 @@ pub struct Node {
     pub hierarchy: Option<Hierarchy>,
     /// What stands in for an image's environment.
     pub machine_env: Vec<(String, String)>,
+    /// The images of this machine, and what their names mean.
+    pub images: ronde_images::Store,
+    pub images_wanted: crate::worker::image::Wanted,
     /// Folders that pods mount, read-only, by the CSI driver that they name for it.
     pub shared: BTreeMap<String, PathBuf>,
     /// Folders of the machine that no pod sees: ours.

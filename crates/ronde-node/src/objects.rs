@@ -4,6 +4,8 @@
 //! nothing that others own: labels and taints that somebody added stay, and a node that was deleted comes back only with
 //! the next `ronde up`.
 
+pub mod images;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;

@@ -55,6 +55,8 @@ pub struct Options {
     pub home: Option<Home>,
     /// What stands in for an image's environment.
     pub machine_env: Vec<(String, String)>,
+    /// What image names mean.
+    pub images: crate::worker::image::Wanted,
     /// Folders that pods mount, read-only, by the CSI driver that they name for it.
     pub shared: BTreeMap<String, PathBuf>,
 }
@@ -186,6 +188,8 @@ impl Prepared {
                 .map_err(|source| StartError::Announce { source: Box::new(source) })?;
         }
         let pressure = watch::Sender::new(None);
+        let images = ronde_images::Store::new(options.data_dir.join("images"));
+        tasks.spawn(objects::images::keep(client.clone(), names.clone(), images.clone(), stop.clone()));
         let kept = objects::keep(client.clone(), names.clone(), clock.clone(), pressure.subscribe(), stop.clone());
         tasks.spawn(kept);
         // 4. The agent, with the pods that have been running all along.
@@ -200,6 +204,8 @@ impl Prepared {
             network,
             hierarchy: hierarchy.ok(),
             machine_env: options.machine_env,
+            images,
+            images_wanted: options.images,
             shared: options.shared,
             hidden,
             host_ip,

@@ -1,6 +1,7 @@
 //! The command line: one type per verb. Parsing only; the verbs are in the files of the same name.
 
 mod agent;
+mod image;
 mod install;
 mod submit;
 mod training;
@@ -17,6 +18,7 @@ use ronde_text::quantity::Quantity;
 
 pub use self::{
     agent::{AgentArgs, AgentVerb, RshArgs},
+    image::{ImageArgs, ImageVerb},
     install::{InstallArgs, UninstallArgs},
     submit::{
         BatchArgs, CommonArgs, ElasticArg, EtjobArgs, LauncherArgs, ManifestOutput, PytorchjobArgs, SubmitArgs,
@@ -87,6 +89,8 @@ pub enum Verb {
     Job(JobArgs),
     /// Show, create, open, close or delete queues.
     Queue(QueueArgs),
+    /// List, load, save or remove the images of this machine.
+    Image(ImageArgs),
     /// Create or update objects from manifests, by server-side apply.
     Apply(ApplyArgs),
     /// Show whether the cluster of this machine is running, where, and what it holds.
@@ -254,6 +258,20 @@ pub struct NodeArgs {
     /// How pods are isolated from this machine.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub isolation: IsolationArg,
+
+    /// What the image names of pods mean.
+    #[arg(long, value_name = "WHICH", default_value = "auto")]
+    pub images: ImagesArg,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ImagesArg {
+    /// The image if it is stored here, else this machine's own files.
+    Auto,
+    /// This machine's own files.
+    Host,
+    /// The image, or the pod waits: `ronde image load` brings it, as this version does not pull from registries.
+    Pull,
 }
 
 /// More nodes than a machine can play with.

@@ -33,6 +33,7 @@ mod down;
 mod environment;
 mod failure;
 mod get;
+mod image;
 mod install;
 mod instances;
 mod job;
@@ -164,6 +165,7 @@ fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Logs(args) => logs::run(&args, context),
         Verb::Job(args) => job::run(&args, context),
         Verb::Queue(args) => queue::run(&args, context),
+        Verb::Image(args) => image::run(&args, context),
         Verb::Install(args) => install::install(&args, context),
         Verb::Uninstall(args) => install::uninstall(&args, context),
         Verb::Operator(args) => operator::run(&args, context),

@@ -12,17 +12,20 @@ mod work;
 
 use std::{
     collections::BTreeSet,
-    io,
+    io::{self, Read as _},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
 
 use fs_err as fs;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, ResolveFlags, openat2};
 
 use self::index::Index;
 pub use self::work::{Removed, Work};
 use crate::{Digest, ImageConfig, Manifest, Reference, digest, manifest, unpack::UnpackError};
+
+/// A passwd file with ten thousand users has less.
+const SMALL_FILE_MAX: u64 = 1 << 20;
 
 /// Why the store cannot do something.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +73,28 @@ impl Image {
     }
 }
 
+impl Image {
+    /// Reads a small file of the image, such as `etc/passwd`; nothing if it is not there.
+    pub fn read_file(&self, path: &str) -> Option<String> {
+        self.layers.iter().rev().find_map(|layer| read_small(layer, path)).flatten()
+    }
+}
+
+/// Reads a file of one layer: nothing if the layer does not say, and an empty answer if it hides the file.
+fn read_small(layer: &Path, path: &str) -> Option<Option<String>> {
+    let root = rustix::fs::open(layer, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    // Opening a device could have an effect, so it is looked at first.
+    let found = openat2(&root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;
+    if !FileType::from_raw_mode(rustix::fs::fstat(&found).ok()?.st_mode).is_file() {
+        return Some(None);
+    }
+    let file = openat2(&root, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;
+    let mut bytes = Vec::new();
+    fs::File::from_parts(file.into(), path).take(SMALL_FILE_MAX).read_to_end(&mut bytes).ok()?;
+    Some(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
 /// Keeps what is stored from being removed.
 #[derive(Debug)]
 pub struct Use {
@@ -91,6 +116,11 @@ impl Store {
         let digest = name.digest().filter(|digest| index.images.values().any(|known| known == digest));
         let digest = digest.or_else(|| index.images.get(name).copied().filter(|_| name.digest().is_none()));
         digest.map(|digest| self.image(&index, digest)).transpose()
+    }
+
+    /// Returns the image with a manifest, also if it has no name any more.
+    pub fn get(&self, digest: Digest) -> Result<Image, StoreError> {
+        self.image(&self.index()?, digest)
     }
 
     /// Returns all images, by their first names.

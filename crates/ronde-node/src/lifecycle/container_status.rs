@@ -47,7 +47,7 @@ fn status_of(view: &View<'_>, unit: &Unit<'_>, plan: &PodPlan) -> ContainerStatu
         ready: is_ready(unit, seen),
         state: Some(published_end(view, unit).filter(|_| shown.state.terminated.is_none()).unwrap_or(shown.state)),
         last_state: Some(shown.last.map(terminated).unwrap_or_default()),
-        image_id: if has_run { base.image.clone() } else { String::new() },
+        image_id: if has_run { seen.image_id.clone().unwrap_or_else(|| base.image.clone()) } else { String::new() },
         container_id: has_run.then(|| format!("{ID_PREFIX}{}", shown.container_id)),
         allocated_resources: if has_run { resources.requests.clone() } else { None },
         resources: has_run.then_some(resources),

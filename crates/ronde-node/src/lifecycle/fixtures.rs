@@ -75,6 +75,7 @@ fn exit(name: &str, code: i32, at: i64) -> Exit {
 
 fn record(name: &str, state: RunState) -> Record {
     let seen = ContainerSeen {
+        image_id: None,
         attempt: 0,
         current: true,
         state,

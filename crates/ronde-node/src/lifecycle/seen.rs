@@ -72,6 +72,8 @@ pub struct ContainerSeen {
     pub ready: bool,
     /// The probe that wants the container restarted.
     pub unhealthy: Option<Ailment>,
+    /// Which files it sees, if that is written down: those of a pod of an earlier version are not.
+    pub image_id: Option<String>,
 }
 
 /// How far an attempt came.

@@ -218,6 +218,7 @@ impl Machine {
             started: false,
             ready: false,
             unhealthy: None,
+            image_id: None,
         };
         self.world.containers.insert(name.to_owned(), seen);
     }

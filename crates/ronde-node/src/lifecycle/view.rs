@@ -252,6 +252,7 @@ fn from_status(status: &ContainerStatus, now: Timestamp) -> Option<ContainerSeen
         _ => return None,
     };
     Some(ContainerSeen {
+        image_id: Some(status.image_id.clone()).filter(|id| !id.is_empty()),
         attempt: u32::try_from(status.restart_count).unwrap_or_default(),
         current: false,
         state: RunState::Exited(exit),

@@ -17,6 +17,8 @@ pub enum Layer {
     Link { path: String, to: String },
     /// A folder of the machine, copy on write.
     Overlay { path: String },
+    /// The whole root from the layers of an image, the lowest first; then it is the only one.
+    Image { lowers: Vec<String> },
     /// A file or folder of the machine as it is, read-only.
     Bind { path: String },
 }
@@ -113,6 +115,7 @@ mod tests {
                 Layer::Folder { path, .. } => format!("new {path}"),
                 Layer::Link { path, to } => format!("{path} -> {to}"),
                 Layer::Overlay { path } => format!("over {path}"),
+                Layer::Image { lowers } => format!("image {}", lowers.len()),
                 Layer::Bind { path } => format!("bind {path}"),
             })
             .collect();

@@ -5,6 +5,7 @@
 
 pub mod cgroup;
 pub mod enter;
+mod image;
 pub mod init;
 pub mod layers;
 mod paths;

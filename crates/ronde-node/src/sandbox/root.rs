@@ -19,6 +19,7 @@ use rustix::{
 };
 
 use super::{
+    image,
     layers::{Layer, mount_points},
     paths::{self, Missing, find, is_folder, name_of, named},
     spec::{Mount, Source},
@@ -56,7 +57,10 @@ pub fn build_and_enter(plan: &RootPlan<'_>) -> io::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let base = plan.folder.join("root");
     make_folder(&base, 0o755)?;
-    mount_bind(&base, &base).map_err(|error| named(error, "mount", "/"))?;
+    match plan.layers {
+        [Layer::Image { lowers }] => image::mount(plan.folder, &base, lowers, plan.user_attributes)?,
+        _ => mount_bind(&base, &base).map_err(|error| named(error, "mount", "/"))?,
+    }
     let root = paths::open_root(&base)?;
     for (number, layer) in plan.layers.iter().enumerate() {
         put_layer(plan, &base, number, layer)?;
@@ -79,7 +83,7 @@ pub fn build_and_enter(plan: &RootPlan<'_>) -> io::Result<()> {
     enter(&root)
 }
 
-fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
+pub(super) fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
     match rustix::fs::mkdir(path, Mode::from_raw_mode(mode)) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}
         Err(error) => return Err(named(error, "make", &path.display().to_string())),
@@ -109,6 +113,8 @@ fn put_layer(plan: &RootPlan<'_>, base: &Path, number: usize, layer: &Layer) -> 
                 Err(_) => bind_read_only(path, &target),
             }
         }
+        // It was put in place as the root itself.
+        Layer::Image { .. } => Ok(()),
         Layer::Bind { path } => {
             let target = below(base, path);
             if rustix::fs::stat(path).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir()) {

@@ -19,6 +19,25 @@ pub fn find(passwd: &str, group: &str, uid: u32) -> Account {
     Account { gid, home, groups: groups_of(group, name) }
 }
 
+/// Finds whom an image means by `USER`: a name or number, perhaps with a group.
+///
+/// # Errors
+/// Words that say which name the files do not know.
+pub fn parse_user(passwd: &str, group: &str, user: &str) -> Result<(u32, Option<u32>), String> {
+    let (user, wanted_group) = user.split_once(':').map_or((user, None), |(user, group)| (user, Some(group)));
+    let find = |text: &str, name: &str| {
+        let mut lines = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        lines.find(|fields| fields.first() == Some(&name)).and_then(|fields| fields.get(2)?.parse().ok())
+    };
+    let number = |text: &str, name: &str, file: &str| {
+        let found = name.parse().ok().or_else(|| find(text, name));
+        found.ok_or_else(|| format!("unable to find `{name}` in /etc/{file} of the image"))
+    };
+    let uid = if user.is_empty() { 0 } else { number(passwd, user, "passwd")? };
+    let gid = wanted_group.filter(|name| !name.is_empty()).map(|name| number(group, name, "group")).transpose()?;
+    Ok((uid, gid))
+}
+
 fn groups_of(group: &str, name: &str) -> Vec<u32> {
     let lines = group.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let has = |fields: &Vec<&str>| fields.get(3).is_some_and(|members| members.split(',').any(|member| member == name));
@@ -28,6 +47,22 @@ fn groups_of(group: &str, name: &str) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::{Account, find};
+
+    #[test]
+    fn the_user_of_an_image_is_a_name_or_a_number() {
+        let (passwd, group) = ("ann:x:1000:100::/home/ann:/bin/sh\n", "staff:x:50:\n");
+        let rows = [
+            ("", Ok((0, None))),
+            ("ann", Ok((1000, None))),
+            ("7", Ok((7, None))),
+            ("ann:staff", Ok((1000, Some(50)))),
+            ("7:8", Ok((7, Some(8)))),
+            ("bob", Err("unable to find `bob` in /etc/passwd of the image".to_owned())),
+        ];
+        for (user, expected) in rows {
+            assert_eq!(super::parse_user(passwd, group, user), expected, "{user}");
+        }
+    }
 
     #[test]
     fn users_are_found_with_their_groups() {

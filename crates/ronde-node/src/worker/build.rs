@@ -6,6 +6,7 @@ use k8s_openapi::{
     api::core::v1::{Container, Pod, PodSpec, SecurityContext, VolumeMount},
     apimachinery::pkg::api::resource::Quantity,
 };
+use ronde_images::manifest::Execution;
 use ronde_process::{Capabilities, Credentials, Program, become_program::PATH_DEFAULT};
 
 use super::{account::Account, volumes::is_shared};
@@ -30,6 +31,8 @@ pub struct Inputs<'a> {
     pub folder: &'a PodFolder,
     /// Everything that the pod gives it, in order.
     pub env: Vec<(String, String)>,
+    /// The image that it runs from; nothing for this machine's files.
+    pub image: Option<ImageInputs<'a>>,
     /// What stands in for an image's environment.
     pub machine_env: &'a [(String, String)],
     pub hostname: &'a str,
@@ -48,6 +51,15 @@ pub struct Inputs<'a> {
     pub pod_processes: u64,
 }
 
+/// What an image says about its container.
+pub struct ImageInputs<'a> {
+    pub execution: &'a Execution,
+    /// The user and perhaps the group that the image names.
+    pub user: (u32, Option<u32>),
+    /// Its unpacked layers, the lowest first.
+    pub lowers: Vec<String>,
+}
+
 /// Builds the description of a container.
 ///
 /// # Errors
@@ -55,10 +67,11 @@ pub struct Inputs<'a> {
 pub fn build(inputs: Inputs<'_>) -> Result<ContainerSpec, Cause> {
     let spec = inputs.pod.spec.as_ref().ok_or_else(|| config_error("the pod has no spec"))?;
     let container = inputs.container;
-    let uid = user(spec, container)?;
+    let of_image = inputs.image.as_ref().map(|image| image.user);
+    let uid = user(spec, container, of_image.map(|(uid, _)| uid))?;
     let account = (inputs.account)(uid);
     let env = environment(&inputs, &account);
-    let program = program(container, &env)?;
+    let program = program(container, &env, inputs.image.as_ref().map(|image| image.execution))?;
     let mounts =
         if inputs.isolation == Isolation::None { check_bare(container)? } else { mounts(&inputs, &program.env)? };
     let limits = Limits { pod_processes: Some(inputs.pod_processes), ..limits(container) };
@@ -66,7 +79,12 @@ pub fn build(inputs: Inputs<'_>) -> Result<ContainerSpec, Cause> {
     Ok(ContainerSpec {
         name: container.name.clone(),
         attempt: inputs.attempt,
-        credentials: credentials(spec, container, uid, &account)?,
+        credentials: credentials(
+            spec,
+            container,
+            uid,
+            &Account { gid: gid(of_image, uid, &account), ..account.clone() },
+        )?,
         root: root(&inputs, container),
         mounts,
         pids: pids(spec, inputs.isolation),
@@ -92,12 +110,18 @@ fn of_container<T>(container: &Container, field: impl Fn(&SecurityContext) -> Op
     container.security_context.as_ref().and_then(field)
 }
 
-fn user(spec: &PodSpec, container: &Container) -> Result<u32, Cause> {
+/// The group that an image names is that of its user only.
+fn gid(of_image: Option<(u32, Option<u32>)>, uid: u32, account: &Account) -> u32 {
+    of_image.filter(|(user, _)| *user == uid).and_then(|(_, group)| group).unwrap_or(account.gid)
+}
+
+fn user(spec: &PodSpec, container: &Container, of_image: Option<u32>) -> Result<u32, Cause> {
     let of_pod = spec.security_context.as_ref();
     let chosen = of_container(container, |context| context.run_as_user).or(of_pod.and_then(|pod| pod.run_as_user));
     let not_root =
         of_container(container, |context| context.run_as_non_root).or(of_pod.and_then(|pod| pod.run_as_non_root));
-    let uid = u32::try_from(chosen.unwrap_or(0)).map_err(|_| config_error("runAsUser is out of range"))?;
+    let chosen_or_image = chosen.or(of_image.map(i64::from)).unwrap_or(0);
+    let uid = u32::try_from(chosen_or_image).map_err(|_| config_error("runAsUser is out of range"))?;
     if uid == 0 && not_root == Some(true) {
         let words = if chosen.is_some() {
             "container's runAsUser breaks non-root policy"
@@ -143,7 +167,10 @@ fn environment(inputs: &Inputs<'_>, account: &Account) -> Vec<(String, String)> 
     if inputs.container.tty == Some(true) {
         env.insert("TERM".to_owned(), "xterm".to_owned());
     }
-    env.extend(inputs.machine_env.iter().cloned());
+    match &inputs.image {
+        Some(image) => env.extend(image.execution.env.iter().filter_map(|one| split_variable(one))),
+        None => env.extend(inputs.machine_env.iter().cloned()),
+    }
     env.extend(inputs.env.iter().cloned());
     let is_among_others = inputs.pod.spec.as_ref().is_some_and(|spec| pids(spec, inputs.isolation) == Pids::Machine);
     if is_among_others && inputs.hierarchy.is_none() {
@@ -153,26 +180,52 @@ fn environment(inputs: &Inputs<'_>, account: &Account) -> Vec<(String, String)> 
     env.into_iter().collect()
 }
 
-fn program(container: &Container, env: &[(String, String)]) -> Result<Program, Cause> {
+fn split_variable(text: &str) -> Option<(String, String)> {
+    text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
+}
+
+fn is_empty(words: Option<&Vec<String>>) -> bool {
+    words.is_none_or(Vec::is_empty)
+}
+
+/// As the kubelet: a command replaces both words of the image, arguments only the second.
+fn program(container: &Container, env: &[(String, String)], image: Option<&Execution>) -> Result<Program, Cause> {
     let lookup = |name: &str| env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
     let command = container.command.iter().flatten();
-    let argv: Vec<String> = command.chain(container.args.iter().flatten()).map(|word| expand(word, lookup)).collect();
+    let own = command.chain(container.args.iter().flatten()).map(|word| expand(word, lookup));
+    let (entrypoint, cmd) = image.map_or((&[][..], &[][..]), |image| (&image.entrypoint[..], &image.cmd[..]));
+    let entrypoint = if is_empty(container.command.as_ref()) { entrypoint } else { &[] };
+    let is_own = !is_empty(container.command.as_ref()) || !is_empty(container.args.as_ref());
+    let cmd = if is_own { &[] } else { cmd };
+    let argv: Vec<String> = entrypoint.iter().cloned().chain(own).chain(cmd.iter().cloned()).collect();
+    if argv.is_empty() && image.is_some() {
+        return Err(create_error("no command specified: neither the container nor its image names one"));
+    }
     if argv.is_empty() {
         return Err(create_error(
             "no command specified: images are not pulled on one machine, so the container needs `command` or `args`",
         ));
     }
-    let folder = container.working_dir.clone().filter(|folder| !folder.is_empty()).unwrap_or_else(|| "/".to_owned());
+    let folder = container.working_dir.as_ref().or(image.map(|image| &image.working_dir));
+    let folder = folder.filter(|folder| !folder.is_empty()).map_or_else(|| "/".to_owned(), |folder| absolute(folder));
     Ok(Program { argv, env: env.to_vec(), folder })
+}
+
+fn absolute(folder: &str) -> String {
+    format!("/{}", folder.trim_start_matches('/'))
 }
 
 fn root(inputs: &Inputs<'_>, container: &Container) -> Root {
     match inputs.isolation {
         Isolation::None => Root::Machine,
         Isolation::Namespaces { user_attributes, .. } => Root::Layers {
-            layers: inputs.layers.clone(),
+            layers: match &inputs.image {
+                Some(image) => vec![Layer::Image { lowers: image.lowers.clone() }],
+                None => inputs.layers.clone(),
+            },
             read_only: of_container(container, |context| context.read_only_root_filesystem) == Some(true),
-            hidden: inputs.hidden.clone(),
+            // Nothing of the machine shows in an image.
+            hidden: if inputs.image.is_some() { Vec::new() } else { inputs.hidden.clone() },
             devices: inputs.devices.clone(),
             user_attributes,
         },

@@ -8,6 +8,7 @@ mod act;
 pub mod build;
 pub mod exec;
 mod hooks;
+pub mod image;
 mod observe;
 mod publish;
 mod reach;
@@ -174,7 +175,11 @@ impl Worker {
         let records = record::read_all(&self.folder)?;
         self.read_messages(&records);
         self.recognise(&records);
-        let containers = observe::containers(&self.uid, &records, &self.notes, made.as_ref().map(|made| made.made_at));
+        let mut containers =
+            observe::containers(&self.uid, &records, &self.notes, made.as_ref().map(|made| made.made_at));
+        for (name, chosen) in image::read(&self.folder)? {
+            containers.entry(name).and_modify(|seen| seen.image_id = Some(chosen.id()));
+        }
         // 2. What follows.
         let decision = lifecycle::decide(&PodSeen {
             pod: &self.pod,

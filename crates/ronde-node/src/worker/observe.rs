@@ -87,6 +87,7 @@ fn container(
         started: health.is_none_or(|health| health.started),
         ready: health.is_none_or(|health| health.ready),
         unhealthy: health.and_then(|health| health.unhealthy),
+        image_id: None,
     })
 }
 

@@ -9,9 +9,10 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Container, Node as NodeObject, Secret, Service, ServiceAccount, Volume},
 };
 use kube::{Api, api::PostParams};
+use ronde_images::Image;
 use ronde_runtime::watch::Key;
 
-use super::{Notes, Worker, account, build, exec, sandbox, volumes as places};
+use super::{Notes, Worker, account, build, exec, image::Choice, sandbox, volumes as places};
 use crate::{
     env::{self, EnvError, PodFacts},
     lifecycle::{Cause, HookState, Sandbox, Severity},
@@ -51,7 +52,7 @@ impl Worker {
         let Some(container) = self.container(name) else { return };
         self.notes.insert(name.to_owned(), Notes { attempt, ..Notes::default() });
         self.tasks.retain(|(of, _), _| of != name);
-        self.tell_once(&container);
+        self.tell_limits(&container);
         if let Err(cause) = self.try_start(&container, attempt, now).await {
             // Of a volume that is not there the events tell; the container is just being made.
             let blocked = if cause.reason == "FailedMount" {
@@ -69,7 +70,9 @@ impl Worker {
     }
 
     async fn try_start(&mut self, container: &Container, attempt: u32, now: Timestamp) -> Result<(), Cause> {
-        // 1. What it refers to.
+        // 1. Which files it sees, and what it refers to.
+        let image = self.choose_image(container)?;
+        self.tell_image(container, attempt, image.is_some());
         let sources = self.sources();
         let places = self.put_volumes(&sources, now).await?;
         let services: Vec<Arc<Service>> = self.ctx.caches.list::<Service>(None);
@@ -77,7 +80,7 @@ impl Worker {
             .map_err(|error| Cause { reason: EnvError::REASON.to_owned(), message: error.to_string() })?;
         // 2. What it is.
         let gpus = self.take_gpus(container)?;
-        let spec = self.describe(container, attempt, with_gpus(env, &gpus), &places, &gpus)?;
+        let spec = self.describe(container, attempt, with_gpus(env, &gpus), (&places, image.as_ref()), &gpus)?;
         // 3. The files that only this attempt has.
         let internal =
             |error: io::Error| Cause { reason: "CreateContainerError".to_owned(), message: error.to_string() };
@@ -213,11 +216,15 @@ impl Worker {
         container: &Container,
         attempt: u32,
         env: Vec<(String, String)>,
-        places: &BTreeMap<String, String>,
+        (places, image): (&BTreeMap<String, String>, Option<&Image>),
         gpus: &[usize],
     ) -> Result<crate::sandbox::spec::ContainerSpec, Cause> {
-        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
-        let group = fs::read_to_string("/etc/group").unwrap_or_default();
+        let file = |path: &str| match image {
+            Some(image) => image.read_file(path).unwrap_or_default(),
+            None => fs::read_to_string(format!("/{path}")).unwrap_or_default(),
+        };
+        let (passwd, group) = (file("etc/passwd"), file("etc/group"));
+        let image = image.map(|image| image_inputs(image, &passwd, &group)).transpose()?;
         let hostname = net::hostname(&self.pod, CLUSTER_DOMAIN).unwrap_or_default();
         build::build(build::Inputs {
             program: &self.node.program,
@@ -226,6 +233,7 @@ impl Worker {
             attempt,
             folder: &self.folder,
             env,
+            image,
             machine_env: &self.node.machine_env,
             hostname: &hostname,
             account: &|uid| account::find(&passwd, &group, uid),
@@ -266,14 +274,33 @@ impl Worker {
         own.chain(shared).collect()
     }
 
-    /// Says once what is different here from a cluster with images.
-    fn tell_once(&mut self, container: &Container) {
-        if !self.told.image {
+    fn choose_image(&self, container: &Container) -> Result<Option<Image>, Cause> {
+        let choice = Choice {
+            store: &self.node.images,
+            wanted: self.node.images_wanted,
+            isolation: self.node.isolation,
+            folder: &self.folder,
+            container,
+        };
+        choice.make()
+    }
+
+    /// Says which files a container sees: once per pod if those are the machine's.
+    fn tell_image(&mut self, container: &Container, attempt: u32, is_stored: bool) {
+        if is_stored && attempt == 0 {
+            let image = container.image.as_deref().unwrap_or_default();
+            let message = format!("Container image \"{image}\" already present on machine");
+            self.event(Severity::Normal, &container.name, "Pulled", message);
+        } else if !is_stored && !self.told.image {
             self.told.image = true;
             let image = container.image.as_deref().unwrap_or_default();
             let message = format!("Image \"{image}\" is not pulled: the container sees this machine's own files");
             self.event(Severity::Normal, &container.name, "ImageNotPulled", message);
         }
+    }
+
+    /// Says once what cannot be enforced.
+    fn tell_limits(&mut self, container: &Container) {
         let has_limits = build::limits(container) != crate::sandbox::cgroup::Limits::default();
         if has_limits && self.node.hierarchy.is_none() && !self.told.limits {
             self.told.limits = true;
@@ -281,6 +308,15 @@ impl Worker {
             self.event(Severity::Warning, &container.name, "LimitsNotEnforced", message);
         }
     }
+}
+
+/// What an image says about its container, with its user looked up in its own files.
+fn image_inputs<'a>(image: &'a Image, passwd: &str, group: &str) -> Result<build::ImageInputs<'a>, Cause> {
+    let execution = &image.config.config;
+    let user = account::parse_user(passwd, group, &execution.user)
+        .map_err(|message| Cause { reason: "CreateContainerError".to_owned(), message })?;
+    let lowers = image.layers.iter().map(|layer| layer.to_string_lossy().into_owned()).collect();
+    Ok(build::ImageInputs { execution, user, lowers })
 }
 
 /// Tells a container the numbers of its GPUs, if it has any.

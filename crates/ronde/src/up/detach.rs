@@ -18,7 +18,7 @@ use rustix::{
 
 use crate::{
     Context,
-    args::{IsolationArg, NodeArgs, PlacingArgs, UpArgs},
+    args::{ImagesArg, IsolationArg, NodeArgs, PlacingArgs, UpArgs},
     failure::{Answer, Blame, Failure, Outcome},
 };
 
@@ -106,6 +106,12 @@ fn node_args(node: &NodeArgs) -> Vec<String> {
         IsolationArg::None => "none",
     };
     let mut args = vec!["--nodes".to_owned(), node.nodes.to_string(), "--isolation".to_owned(), isolation.to_owned()];
+    let images = match node.images {
+        ImagesArg::Auto => "auto",
+        ImagesArg::Host => "host",
+        ImagesArg::Pull => "pull",
+    };
+    args.extend(["--images".to_owned(), images.to_owned()]);
     let mut optional = |name: &str, value: Option<String>| {
         args.extend(value.map(|value| [name.to_owned(), value]).into_iter().flatten());
     };

@@ -27,6 +27,7 @@ use ronde_node::{
     },
     objects::Division,
     start::{Options, Prepared, StartError, Started},
+    worker::image::Wanted,
 };
 use ronde_process::Alone;
 use ronde_runtime::{
@@ -39,7 +40,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Context,
-    args::{IsolationArg, NodeArgs, PlacingArgs, UpArgs},
+    args::{ImagesArg, IsolationArg, NodeArgs, PlacingArgs, UpArgs},
     data_dir::DataDir,
     failure::{Blame, Failure},
     printer::Printer,
@@ -133,6 +134,7 @@ pub fn prepare(
         pod_processes: args.node.pod_pids_limit,
         home,
         machine_env: context.environment.for_pods.clone(),
+        images: images(args.node.images),
         shared: [(PROGRAM_DRIVER.to_owned(), shared)].into(),
     };
     runtime.block_on(Prepared::new(options)).map(Some).map_err(|source| NodeError::Start { source })
@@ -160,6 +162,14 @@ fn wish(isolation: IsolationArg) -> Wish {
         IsolationArg::Auto => Wish::Auto,
         IsolationArg::Full => Wish::Full,
         IsolationArg::None => Wish::None,
+    }
+}
+
+fn images(images: ImagesArg) -> Wanted {
+    match images {
+        ImagesArg::Auto => Wanted::Auto,
+        ImagesArg::Host => Wanted::Host,
+        ImagesArg::Pull => Wanted::Stored,
     }
 }
 

@@ -15,6 +15,7 @@ fn build_one(mut spec: Value, isolation: Isolation) -> Result<ContainerSpec, Cau
     let container: Container = pod.spec.as_ref().expect("a spec").containers[0].clone();
     let ann = Account { gid: 100, home: Some("/home/ann".to_owned()), groups: vec![999] };
     build(Inputs {
+        image: None,
         program: Path::new("/bin/ronde"),
         pod: &pod,
         container: &container,

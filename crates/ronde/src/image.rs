@@ -1,0 +1,213 @@
+//! `ronde image`: the images of this machine. Works on the store in the data directory, whether the cluster is running or
+//! not: the store has locks of its own.
+
+use std::{
+    io::{self, Write},
+    path::Path,
+};
+
+use ronde_images::{
+    Image, Reference, Store,
+    archive::{self, ArchiveError, Input},
+    reference,
+    store::{Removed, StoreError},
+};
+use serde_json::json;
+
+use crate::{
+    Context,
+    args::{ImageArgs, ImageVerb},
+    data_dir::DataDir,
+    failure::{Answer, Blame, Failure, Outcome},
+    table::{Layout, View},
+};
+
+/// Digests are told apart by less.
+const SHORT_DIGEST: usize = 12;
+
+/// Why a verb failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    #[error("invalid image name")]
+    Name { source: reference::Error },
+    #[error("cannot load `{file}`")]
+    Load { file: String, source: ArchiveError },
+    #[error("cannot save `{image}`")]
+    Save { image: String, source: ArchiveError },
+    #[error("cannot open `{file}`")]
+    File { file: String, source: io::Error },
+    #[error("cannot use the images of this machine")]
+    Store { source: StoreError },
+}
+
+impl Failure for ImageError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Store { source: StoreError::Missing(_) | StoreError::InUse(_) } => Blame::User,
+            Self::Store { .. } => Blame::Environment,
+            _ => Blame::User,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Load { source: ArchiveError::Nameless, .. } => Some("name it with `--name IMAGE`".to_owned()),
+            Self::Store { source: StoreError::Missing(_) } | Self::Save { source: ArchiveError::Missing(_), .. } => {
+                Some("`ronde image list` shows what is here".to_owned())
+            }
+            Self::Store { source: StoreError::InUse(_) } => Some("delete the pod first".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: &ImageArgs, context: &Context) -> Outcome {
+    let mut data_dir = DataDir::resolve(args.data_dir.data_dir.as_deref(), &context.environment)?;
+    let store = Store::new(data_dir.path().join("images"));
+    match &args.verb {
+        ImageVerb::List => list(&store, context)?,
+        ImageVerb::Load { file, name } => {
+            data_dir.prepare()?;
+            load(&Store::new(data_dir.path().join("images")), file, name.as_deref(), context)?;
+        }
+        ImageVerb::Save { image, file } => save(&store, image, file, context)?,
+        ImageVerb::Remove { images } => remove(&store, images, &data_dir.path().join("node"), context)?,
+        ImageVerb::Prune => prune(&store, &data_dir.path().join("node"), context)?,
+        ImageVerb::Inspect { image } => inspect(&store, image, context)?,
+    }
+    Ok(Answer::Done)
+}
+
+fn failed(source: StoreError) -> ImageError {
+    ImageError::Store { source }
+}
+
+fn parse(name: &str) -> Result<Reference, ImageError> {
+    name.parse().map_err(|source| ImageError::Name { source })
+}
+
+fn list(store: &Store, context: &Context) -> Result<(), ImageError> {
+    let images = store.list().map_err(failed)?;
+    if images.is_empty() {
+        context.printer.say("no images on this machine (`ronde image load FILE` adds some)");
+    }
+    let rows: Vec<serde_json::Value> = images.iter().flat_map(rows).collect();
+    let columns = ["Image", "Digest", "Layers", "Size"].map(|name| json!({"name": name, "priority": 0}));
+    let table = json!({"columnDefinitions": columns, "rows": rows});
+    for line in Layout::new(View { wide: false, namespace: false }).render(&table) {
+        context.printer.data(line);
+    }
+    Ok(())
+}
+
+/// One row for each name.
+fn rows(image: &Image) -> Vec<serde_json::Value> {
+    let digest: String = image.digest.hex().chars().take(SHORT_DIGEST).collect();
+    let row = |name: &Reference| json!({"cells": [name.familiar(), digest, image.layers.len().to_string(), size(image.size())]});
+    image.names.iter().map(row).collect()
+}
+
+/// As `du -h` would say it, in decimal units.
+fn size(bytes: u64) -> String {
+    let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
+    match units.iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{}.{} {name}", bytes / unit, bytes % unit * 10 / unit),
+        None => format!("{bytes} B"),
+    }
+}
+
+fn load(store: &Store, file: &Path, name: Option<&str>, context: &Context) -> Result<(), ImageError> {
+    let name = name.map(parse).transpose()?;
+    let shown = || file.display().to_string();
+    let mut work = store.work().map_err(failed)?;
+    let loaded = if file == Path::new("-") {
+        archive::load(&mut work, Input::Stream(&mut io::stdin().lock()), name.as_ref())
+    } else if file.is_dir() {
+        archive::load(&mut work, Input::Folder(file), name.as_ref())
+    } else {
+        let opened = fs_err::File::open(file).map_err(|source| ImageError::File { file: shown(), source })?;
+        archive::load(&mut work, Input::Stream(&mut io::BufReader::new(opened)), name.as_ref())
+    };
+    for image in loaded.map_err(|source| ImageError::Load { file: shown(), source })? {
+        for name in &image.names {
+            context.printer.data(format_args!("loaded {} ({})", name.familiar(), image.digest));
+        }
+    }
+    Ok(())
+}
+
+fn save(store: &Store, image: &str, file: &Path, context: &Context) -> Result<(), ImageError> {
+    let name = parse(image)?;
+    let save = |output: &mut dyn Write| {
+        archive::save(store, &name, output).map_err(|source| ImageError::Save { image: image.to_owned(), source })
+    };
+    if file == Path::new("-") {
+        return save(&mut io::stdout().lock());
+    }
+    let shown = || file.display().to_string();
+    let unknown = store.find(&name).map_err(failed)?.is_none();
+    if unknown {
+        return Err(failed(StoreError::Missing(name.familiar())));
+    }
+    let created = fs_err::File::create(file).map_err(|source| ImageError::File { file: shown(), source })?;
+    let mut output = io::BufWriter::new(created);
+    save(&mut output)?;
+    output.flush().map_err(|source| ImageError::File { file: shown(), source })?;
+    context.printer.say(format_args!("saved {} to {}", name.familiar(), shown()));
+    Ok(())
+}
+
+fn remove(store: &Store, images: &[String], node: &Path, context: &Context) -> Result<(), ImageError> {
+    let names = images.iter().map(|image| parse(image)).collect::<Result<Vec<_>, _>>()?;
+    // Nothing is made where nothing is stored.
+    if !store.folder().exists() {
+        return names.first().map_or(Ok(()), |name| Err(failed(StoreError::Missing(name.familiar()))));
+    }
+    let mut work = store.work().map_err(failed)?;
+    for name in &names {
+        let removed = work.remove(name, &|| ronde_node::worker::image::in_use(node)).map_err(failed)?;
+        tell(&removed, context);
+    }
+    Ok(())
+}
+
+fn prune(store: &Store, node: &Path, context: &Context) -> Result<(), ImageError> {
+    if !store.folder().exists() {
+        return Ok(());
+    }
+    let mut work = store.work().map_err(failed)?;
+    let removed = work.prune(&|| ronde_node::worker::image::in_use(node)).map_err(failed)?;
+    tell(&removed, context);
+    context.printer.say(format_args!("freed {}", size(removed.bytes)));
+    Ok(())
+}
+
+fn tell(removed: &Removed, context: &Context) {
+    for name in &removed.names {
+        context.printer.data(format_args!("removed {}", name.familiar()));
+    }
+}
+
+fn inspect(store: &Store, image: &str, context: &Context) -> Result<(), ImageError> {
+    let name = parse(image)?;
+    let found = store.find(&name).map_err(failed)?.ok_or_else(|| failed(StoreError::Missing(name.familiar())))?;
+    let shown = json!({"names": found.names, "digest": found.digest, "size": found.size(),
+        "manifest": found.manifest, "config": found.config});
+    context.printer.data(format_args!("{shown:#}"));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes_are_short() {
+        for (bytes, expected) in
+            [(0, "0 B"), (999, "999 B"), (1_234, "1.2 kB"), (5_060_000, "5.0 MB"), (7_900_000_000, "7.9 GB")]
+        {
+            assert_eq!(size(bytes), expected);
+        }
+    }
+}
