@@ -81,6 +81,7 @@ impl Image {
 }
 
 /// Reads a file of one layer: nothing if the layer does not say, and an empty answer if it hides the file.
+#[expect(clippy::option_option, reason = "a layer may say nothing, or that there is nothing")]
 fn read_small(layer: &Path, path: &str) -> Option<Option<String>> {
     let root = rustix::fs::open(layer, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;

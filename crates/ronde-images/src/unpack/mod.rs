@@ -185,16 +185,9 @@ impl Tree {
             None => mknodat(parent, hidden, FileType::CharacterDevice, Mode::empty(), makedev(0, 0))
                 .map_err(|error| failed(&header.path, error)),
             // The layer has both: only what is below is hidden.
-            Some(FileType::Directory) => {
-                self.open_folder(parent, hidden).and_then(|at| self.make_opaque(&at)).map_err(wrap)
-            }
+            Some(FileType::Directory) => open_folder(parent, hidden).and_then(|at| self.make_opaque(&at)).map_err(wrap),
             Some(_) => Ok(()),
         }
-    }
-
-    fn open_folder(&self, parent: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(openat(parent, name, flags, Mode::empty())?)
     }
 
     /// Says that nothing of the layers below shows in a folder.
@@ -251,7 +244,7 @@ impl Tree {
                 before == Some(FileType::CharacterDevice)
             }
         };
-        let folder = self.open_folder(parent, name)?;
+        let folder = open_folder(parent, name)?;
         if was_hidden {
             self.make_opaque(&folder)?;
         }
@@ -321,6 +314,11 @@ fn copy(reader: &mut impl Read, file: &mut fs_err::File, size: u64) -> Result<()
         left -= read as u64;
     }
     Ok(())
+}
+
+fn open_folder(parent: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(parent, name, flags, Mode::empty())?)
 }
 
 fn owner(header: &Header) -> (Option<Uid>, Option<Gid>) {
