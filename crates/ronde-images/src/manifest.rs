@@ -4,7 +4,10 @@
 //! what we rely on is checked here once: sizes, numbers of layers, and media types. The bytes must have been verified
 //! before: nothing here looks at digests of documents.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -337,21 +340,17 @@ pub struct Execution {
     /// A name or number, perhaps with a group: `app`, `1000`, `app:staff`, `1000:1000`.
     #[serde(default, deserialize_with = "null_is_default")]
     pub user: String,
-    /// The paths are the keys.
-    #[serde(default, deserialize_with = "null_is_default")]
-    pub volumes: BTreeMap<String, Empty>,
-    /// The keys are ports with their protocols, as in `80/tcp`.
-    #[serde(default, deserialize_with = "null_is_default")]
-    pub exposed_ports: BTreeMap<String, Empty>,
+    /// Paths.
+    #[serde(default, with = "keys")]
+    pub volumes: BTreeSet<String>,
+    /// Ports with their protocols, as in `80/tcp`.
+    #[serde(default, with = "keys")]
+    pub exposed_ports: BTreeSet<String>,
     #[serde(default, deserialize_with = "null_is_default")]
     pub stop_signal: String,
     #[serde(default, deserialize_with = "null_is_default")]
     pub labels: BTreeMap<String, String>,
 }
-
-/// The value of sets that are written as maps.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Empty {}
 
 /// The digests of the layers as they are unpacked, the lowest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -408,6 +407,23 @@ where
     T: Default + Deserialize<'de>,
 {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// Sets that are written as maps to empty objects.
+mod keys {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use serde::{Deserialize as _, Deserializer, Serializer, de::IgnoredAny};
+
+    pub fn serialize<S: Serializer>(set: &BTreeSet<String>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(set.iter().map(|key| (key, serde_json::Map::new())))
+    }
+
+    #[expect(clippy::zero_sized_map_values, reason = "the keys are read from a map")]
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeSet<String>, D::Error> {
+        let map = Option::<BTreeMap<String, IgnoredAny>>::deserialize(deserializer)?;
+        Ok(map.unwrap_or_default().into_keys().collect())
+    }
 }
 
 #[cfg(test)]

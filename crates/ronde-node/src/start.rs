@@ -160,16 +160,7 @@ impl Prepared {
         drop(subnet_lock);
         // 2. Limits, if they can be enforced.
         let hierarchy = Hierarchy::probe(Path::new(CGROUPS), &instance);
-        if let Err(why) = &hierarchy {
-            missing
-                .push(Missing::new(format!("no control groups: {why}"), "limits of memory and CPU are not enforced"));
-        }
-        if !hierarchy.as_ref().is_ok_and(Hierarchy::limits_processes) {
-            missing.push(Missing::new(
-                "no control group for the number of processes",
-                "a pod that starts processes without end takes the machine down",
-            ));
-        }
+        missing.extend(missing_limits(&hierarchy));
         let host_ip = network.as_ref().map_or(Ipv4Addr::LOCALHOST, Network::host_ip);
         let names = objects::names(&facts, options.division.nodes);
         let clock = Clock::real();
@@ -220,6 +211,21 @@ impl Prepared {
         let kubelet_api = Arc::new(KubeletApi::new(node.clone(), stop.clone()));
         Ok(Started { names, isolation, missing, kubelet_api, node, agent })
     }
+}
+
+/// What follows from the control groups that there are.
+fn missing_limits<E: std::fmt::Display>(hierarchy: &Result<Hierarchy, E>) -> Vec<Missing> {
+    let none = hierarchy
+        .as_ref()
+        .err()
+        .map(|why| Missing::new(format!("no control groups: {why}"), "limits of memory and CPU are not enforced"));
+    let processes = (!hierarchy.as_ref().is_ok_and(Hierarchy::limits_processes)).then(|| {
+        Missing::new(
+            "no control group for the number of processes",
+            "a pod that starts processes without end takes the machine down",
+        )
+    });
+    none.into_iter().chain(processes).collect()
 }
 
 /// Decides how many processes and threads a pod may have: enough for any training, and a few such pods leave the machine

@@ -25,25 +25,27 @@ use crate::{
 /// Digests are told apart by less.
 const SHORT_DIGEST: usize = 12;
 
+const LIST: &str = "`ronde image list` shows what is here";
+
 /// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     #[error("invalid image name")]
     Name { source: reference::Error },
     #[error("cannot load `{file}`")]
-    Load { file: String, source: ArchiveError },
+    Load { file: String, source: Box<ArchiveError> },
     #[error("cannot save `{image}`")]
-    Save { image: String, source: ArchiveError },
+    Save { image: String, source: Box<ArchiveError> },
     #[error("cannot open `{file}`")]
     File { file: String, source: io::Error },
     #[error("cannot use the images of this machine")]
-    Store { source: StoreError },
+    Store { source: Box<StoreError> },
 }
 
 impl Failure for ImageError {
     fn blame(&self) -> Blame {
         match self {
-            Self::Store { source: StoreError::Missing(_) | StoreError::InUse(_) } => Blame::User,
+            Self::Store { source } if matches!(**source, StoreError::Missing(_) | StoreError::InUse(_)) => Blame::User,
             Self::Store { .. } => Blame::Environment,
             _ => Blame::User,
         }
@@ -51,11 +53,15 @@ impl Failure for ImageError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Load { source: ArchiveError::Nameless, .. } => Some("name it with `--name IMAGE`".to_owned()),
-            Self::Store { source: StoreError::Missing(_) } | Self::Save { source: ArchiveError::Missing(_), .. } => {
-                Some("`ronde image list` shows what is here".to_owned())
+            Self::Load { source, .. } if matches!(**source, ArchiveError::Nameless) => {
+                Some("name it with `--name IMAGE`".to_owned())
             }
-            Self::Store { source: StoreError::InUse(_) } => Some("delete the pod first".to_owned()),
+            Self::Save { source, .. } if matches!(**source, ArchiveError::Missing(_)) => Some(LIST.to_owned()),
+            Self::Store { source } => match **source {
+                StoreError::Missing(_) => Some(LIST.to_owned()),
+                StoreError::InUse(_) => Some("delete the pod first".to_owned()),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -80,7 +86,7 @@ pub fn run(args: &ImageArgs, context: &Context) -> Outcome {
 }
 
 fn failed(source: StoreError) -> ImageError {
-    ImageError::Store { source }
+    ImageError::Store { source: Box::new(source) }
 }
 
 fn parse(name: &str) -> Result<Reference, ImageError> {
@@ -129,7 +135,7 @@ fn load(store: &Store, file: &Path, name: Option<&str>, context: &Context) -> Re
         let opened = fs_err::File::open(file).map_err(|source| ImageError::File { file: shown(), source })?;
         archive::load(&mut work, Input::Stream(&mut io::BufReader::new(opened)), name.as_ref())
     };
-    for image in loaded.map_err(|source| ImageError::Load { file: shown(), source })? {
+    for image in loaded.map_err(|source| ImageError::Load { file: shown(), source: Box::new(source) })? {
         for name in &image.names {
             context.printer.data(format_args!("loaded {} ({})", name.familiar(), image.digest));
         }
@@ -140,7 +146,8 @@ fn load(store: &Store, file: &Path, name: Option<&str>, context: &Context) -> Re
 fn save(store: &Store, image: &str, file: &Path, context: &Context) -> Result<(), ImageError> {
     let name = parse(image)?;
     let save = |output: &mut dyn Write| {
-        archive::save(store, &name, output).map_err(|source| ImageError::Save { image: image.to_owned(), source })
+        archive::save(store, &name, output)
+            .map_err(|source| ImageError::Save { image: image.to_owned(), source: Box::new(source) })
     };
     if file == Path::new("-") {
         return save(&mut io::stdout().lock());

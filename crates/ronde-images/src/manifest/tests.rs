@@ -121,7 +121,7 @@ fn a_configuration_is_read_as_docker_writes_it() {
     let run = &config.config;
     assert_eq!((run.entrypoint.len(), run.cmd.as_slice()), (0, ["sh".to_owned()].as_slice()));
     assert_eq!((run.user.as_str(), run.working_dir.as_str()), ("app:staff", "/work"));
-    assert_eq!((run.volumes.contains_key("/data"), run.exposed_ports.contains_key("80/tcp")), (true, true));
+    assert_eq!((run.volumes.contains("/data"), run.exposed_ports.contains("80/tcp")), (true, true));
     assert_eq!((run.stop_signal.as_str(), run.env.as_slice()), ("SIGTERM", ["PATH=/bin".to_owned()].as_slice()));
     assert_eq!(config.rootfs.diff_ids.len(), 1);
 }

@@ -89,6 +89,7 @@ transcripts! {
     horovod_chart_rollback: ["root", "helm", "/usr/sbin/sshd", "ssh"];
     horovod_job: ["training"];
     identity: ["root"];
+    images: ["static busybox"];
     init_containers: [];
     job: [];
     limits: ["root", "python3"];
@@ -250,10 +251,22 @@ fn can_train() -> bool {
     found
 }
 
+/// Whether there is a busybox that needs no libraries, which images are made of.
+fn has_static_busybox() -> bool {
+    let Some(path) = program("busybox") else { return false };
+    let linked = Command::new("ldd").arg(path).output();
+    let is_static = linked.is_ok_and(|output| !output.status.success());
+    if !is_static {
+        skip("`busybox` is not static (`apt-get install busybox-static`)");
+    }
+    is_static
+}
+
 fn is_there(need: &str) -> bool {
     match need {
         "training" => can_train(),
         "root" => is_root(),
+        "static busybox" => has_static_busybox(),
         "tensorflow" => has_modules(
             &["tensorflow", "horovod"],
             "TensorFlow is not installed (`make e2e-frameworks` brings it and runs this test)",

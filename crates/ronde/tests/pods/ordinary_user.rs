@@ -7,7 +7,7 @@ use ronde_sim::{is_root, program, skip, wait_until};
 
 use crate::{
     client::{Home, Program},
-    directory, play_in,
+    directory, has_static_busybox, play_in,
     sandbox::{LIMIT, Sandbox},
 };
 
@@ -44,6 +44,22 @@ fn an_ordinary_user_has_pods_that_find_each_other() {
     assert!(!fs::exists("/usr/of-a-pod").unwrap(), "nothing reaches the machine");
     user.ronde("down --quiet");
     assert_eq!(home.run("pgrep -cf 'http.server 18080$'").stdout, b"0\n", "nothing runs");
+}
+
+#[test]
+fn an_ordinary_user_has_pods_from_images() {
+    if !has_static_busybox() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let Some((user, _)) = User::up(&sandbox) else { return };
+    let home = Home::of(&sandbox, &directory().join("bin"));
+    home.succeed("busybox-image box.tar && chmod 644 box.tar");
+    user.ronde(&format!("image load {}", sandbox.path("box.tar").display()));
+    home.succeed("kubectl run box --image test/box:1 --restart Never --overrides '{\"spec\":{\"securityContext\":{\"runAsUser\":0}}}' -- 'ls; ls /usr || true'");
+    home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Succeeded pod/box --timeout 120s");
+    let logs = home.succeed("kubectl logs box");
+    assert!(logs.contains("added\n") && !logs.contains("removed") && logs.contains("/usr: No such file"), "{logs}");
 }
 
 #[test]
