@@ -16,7 +16,7 @@ PREFIX ?= $(HOME)/.local
 # How `make static` builds; `dev` is quicker, and its program bigger and slower.
 STATIC_PROFILE ?= release
 
-.PHONY: help e2e-frameworks test-frameworks preflight build demo install check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-frameworks bench-gang bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
+.PHONY: help e2e-frameworks test-frameworks preflight build demo install check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-frameworks bench-gang bench-images bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -121,6 +121,11 @@ bench-elastic: preflight ## Measure how long a training stands still when ranks 
 	"$$release/ronde-bench" elastic --launcher "$$release/horovodrun" --package "$$(tools/python-tree.sh release)" \
 	--python "$$(tools/find-python.sh numpy cloudpickle || tools/numpy-python.sh)" \
 	$${HOROVOD_PYTHON:+--horovod-python "$$HOROVOD_PYTHON"}
+
+bench-images: preflight ## Measure pull, unpack and start of images beside containerd with kubelet, from one registry (docker-registry, skopeo; that needs root)
+	cargo build $(LOCKED) --release -p ronde -p ronde-bench
+	@release="$$(tools/target-dir.sh)/release"; \
+	"$$release/ronde-bench" images --ronde "$$release/ronde" --kubelet e2e/kubelet.sh
 
 bench-node: preflight ## Measure pods beside kubelet with containerd, as ratios (that needs root)
 	cargo build $(LOCKED) --release -p ronde -p ronde-bench

@@ -7,8 +7,10 @@ mod apiserver;
 mod collective;
 mod elastic;
 mod gang;
+mod images;
 mod node;
 mod scheduler;
+mod table;
 
 use std::path::PathBuf;
 
@@ -44,6 +46,15 @@ enum What {
     Gang(gang::Options),
     /// Elastic jobs: how long a training stands still when ranks die, come and go.
     Elastic(elastic::Options),
+    /// Images beside containerd: pulled from one registry, unpacked, and run by pods.
+    Images {
+        /// The ronde program to measure.
+        #[arg(long)]
+        ronde: PathBuf,
+        /// The script that starts the real control plane with a node.
+        #[arg(long)]
+        kubelet: PathBuf,
+    },
     /// The node beside kubelet with containerd: starts, ends, memory, exec and logs of pods.
     Node {
         /// The ronde program to measure.
@@ -69,6 +80,7 @@ async fn main() -> anyhow::Result<()> {
         What::CollectiveRank(args) => collective::run_rank(&args),
         What::Gang(options) => gang::run(&options).await,
         What::Elastic(options) => elastic::run(&options),
+        What::Images { ronde, kubelet } => images::run(&ronde, &kubelet).await,
         What::Node { ronde, kubelet } => node::run(&ronde, &kubelet).await,
         What::Scheduler { rounds } => scheduler::run(rounds),
     }

@@ -71,6 +71,35 @@ impl Cluster {
         }
     }
 
+    /// Returns the command that pulls an image from a registry without TLS, and unpacks it.
+    pub fn pull(&self, image: &str) -> Command {
+        match &self.running {
+            Running::Ronde { .. } => self.command(&["--quiet", "image", "pull", image]),
+            Running::Kubernetes { .. } => {
+                let mut command = Command::new("ctr");
+                command.arg("--address").arg(self.folder.path().join("containerd.sock"));
+                command.args(["--namespace", "k8s.io", "images", "pull", "--plain-http", image]);
+                command.stdout(Stdio::null());
+                command
+            }
+        }
+    }
+
+    /// Returns the daemon that pulls images, if there is one.
+    pub fn containerd(&self) -> anyhow::Result<Option<u32>> {
+        let Running::Kubernetes { .. } = &self.running else { return Ok(None) };
+        let config = self.folder.path().join("containerd.toml").to_string_lossy().into_owned();
+        for entry in std::fs::read_dir("/proc")? {
+            let path = entry?.path();
+            let words = std::fs::read_to_string(path.join("cmdline")).unwrap_or_default();
+            if words.starts_with("containerd\0") && words.contains(&config) {
+                let pid = path.file_name().and_then(|name| name.to_str()).context("no process")?;
+                return Ok(Some(pid.parse()?));
+            }
+        }
+        anyhow::bail!("containerd is not running")
+    }
+
     pub async fn stop(self) -> anyhow::Result<()> {
         let mut down = match &self.running {
             Running::Ronde { .. } => self.command(&["--quiet", "down", "--delete-data"]),

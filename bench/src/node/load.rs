@@ -26,6 +26,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 pub struct Load {
     pods: Api<Pod>,
+    image: String,
 }
 
 /// Times of pods that were run one after the other.
@@ -35,8 +36,9 @@ pub struct Times {
 }
 
 impl Load {
-    pub fn new(client: Client) -> Self {
-        Self { pods: Api::default_namespaced(client) }
+    /// The image has to be on the node already.
+    pub fn new(client: Client, image: &str) -> Self {
+        Self { pods: Api::default_namespaced(client), image: image.to_owned() }
     }
 
     pub async fn one_after_the_other(&self, count: usize) -> anyhow::Result<Times> {
@@ -135,7 +137,7 @@ impl Load {
             "metadata": {"name": name},
             "spec": {
                 "restartPolicy": "Never", "automountServiceAccountToken": false,
-                "containers": [{"name": "main", "image": "busybox", "imagePullPolicy": "Never", "command": command}],
+                "containers": [{"name": "main", "image": self.image, "imagePullPolicy": "Never", "command": command}],
             },
         }))?;
         Ok(self.pods.create(&PostParams::default(), &pod).await?.resource_version().unwrap_or_default())

@@ -5,21 +5,52 @@
 //! run, the reason is said and ours is measured alone.
 
 pub mod cluster;
-mod load;
-mod table;
+pub mod load;
 mod usage;
 
 use std::path::Path;
 
 use tokio::process::Command;
 
-use self::{cluster::Cluster, load::Load, table::Measured};
+use self::{cluster::Cluster, load::Load};
+use crate::table::{self, Aim, Line, line};
 
 const PODS_ONE_AFTER_THE_OTHER: usize = 100;
 /// Each takes the real one about 3 s: a minute.
 const PODS_ONE_AFTER_THE_OTHER_PEER: usize = 20;
 const PODS_AT_ONCE: usize = 100;
 const PODS_AT_REST: usize = 50;
+
+/// What pods of the image without a registry run: kubelet's script makes it, and ours see this machine's files.
+const IMAGE: &str = "busybox";
+
+/// What was measured of one cluster.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    started_ms: f64,
+    started_worst_ms: f64,
+    gone_ms: f64,
+    at_once_s: f64,
+    pod_mb: f64,
+    daemons_mb: f64,
+    rest_percent: f64,
+    exec_ms: f64,
+    log_mb_per_s: f64,
+    lost_lines: f64,
+}
+
+const LINES: [Line<Measured>; 10] = [
+    line("create to Running, median", "ms", |of| of.started_ms, Aim::Below(100.0)),
+    line("create to Running, p99", "ms", |of| of.started_worst_ms, Aim::Below(250.0)),
+    line("delete to gone, median", "ms", |of| of.gone_ms, Aim::Below(100.0)),
+    line("100 pods at once, all Running", "s", |of| of.at_once_s, Aim::Below(5.0)),
+    line("memory per pod, of the runtime's processes", "MB", |of| of.pod_mb, Aim::Below(3.0)),
+    line("memory of the daemons, with 100 pods", "MB", |of| of.daemons_mb, Aim::Less),
+    line("processor at rest with 50 pods", "%", |of| of.rest_percent, Aim::Below(1.0)),
+    line("exec round trip, median", "ms", |of| of.exec_ms, Aim::Below(30.0)),
+    line("words into the log", "MB/s", |of| of.log_mb_per_s, Aim::Above(200.0)),
+    line("last of 200 000 lines that the log lost", "lines", |of| of.lost_lines, Aim::Below(1.0)),
+];
 
 /// `kubelet` is the script that runs the real one.
 pub async fn run(ronde: &Path, kubelet: &Path) -> anyhow::Result<()> {
@@ -29,7 +60,7 @@ pub async fn run(ronde: &Path, kubelet: &Path) -> anyhow::Result<()> {
     let has_peer = Command::new(kubelet).arg("check").status().await?.success();
     let theirs = if has_peer { Some(measure_peer(kubelet).await) } else { None };
     // Ours is worth showing even when the other failed.
-    println!("{}", table::render(&ours, theirs.as_ref().and_then(|theirs| theirs.as_ref().ok())));
+    println!("{}", table::render(&LINES, &ours, theirs.as_ref().and_then(|theirs| theirs.as_ref().ok())));
     match theirs {
         Some(Ok(_)) => println!("{}", notes()),
         Some(Err(error)) => return Err(error.context("kubernetes could not be measured")),
@@ -63,7 +94,7 @@ async fn measure_and_stop(cluster: Cluster, one_after_the_other: usize) -> anyho
 }
 
 async fn measure(cluster: &Cluster, one_after_the_other: usize) -> anyhow::Result<Measured> {
-    let load = Load::new(cluster.client().await?);
+    let load = Load::new(cluster.client().await?, IMAGE);
     let usage = cluster.usage().await?;
 
     eprintln!("  {one_after_the_other} pods one after the other");
@@ -99,7 +130,7 @@ async fn measure(cluster: &Cluster, one_after_the_other: usize) -> anyhow::Resul
     })
 }
 
-fn median(values: &[f64]) -> f64 {
+pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
