@@ -173,7 +173,7 @@ fn remove(store: &Store, images: &[String], node: &Path, context: &Context) -> R
     }
     let mut work = store.work().map_err(failed)?;
     for name in &names {
-        let removed = work.remove(name, &|| ronde_node::worker::image::in_use(node)).map_err(failed)?;
+        let removed = work.remove(name, &|| ronde_node::images::choice::in_use(node)).map_err(failed)?;
         tell(&removed, context);
     }
     Ok(())
@@ -184,7 +184,7 @@ fn prune(store: &Store, node: &Path, context: &Context) -> Result<(), ImageError
         return Ok(());
     }
     let mut work = store.work().map_err(failed)?;
-    let removed = work.prune(&|| ronde_node::worker::image::in_use(node)).map_err(failed)?;
+    let removed = work.prune(&|| ronde_node::images::choice::in_use(node)).map_err(failed)?;
     tell(&removed, context);
     context.printer.say(format_args!("freed {}", size(removed.bytes)));
     Ok(())

@@ -52,6 +52,7 @@ mod prune;
 mod queue;
 mod resources;
 mod rsh;
+mod registries;
 mod run;
 mod scale;
 mod show;

@@ -62,7 +62,7 @@ fn the_command_is_what_the_pod_says() {
         json!({"containers": [{}]}),
         FULL,
         "CreateContainerError",
-        "no command specified: images are not pulled on one machine, so the container needs `command` or `args`",
+        "no command specified: without an image the container needs `command` or `args`",
     );
 }
 
