@@ -9,6 +9,7 @@ pub mod archive;
 pub mod digest;
 pub mod manifest;
 pub mod reference;
+pub mod registry;
 pub mod store;
 pub mod unpack;
 

@@ -15,13 +15,14 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use parking_lot::Mutex;
 use ronde_apiserver::ServiceNetwork;
+use ronde_images::registry::RegistryError;
 use ronde_runtime::runner::Clock;
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     agent::{Agent, NodeAgent},
-    images::{Images, ImagesOptions, PullError, policy::Wanted},
+    images::{Images, ImagesOptions, policy::Wanted},
     kubelet_api::KubeletApi,
     machine::{
         facts::Facts,
@@ -58,8 +59,8 @@ pub struct Options {
     pub machine_env: Vec<(String, String)>,
     /// What image names mean.
     pub images: Wanted,
-    /// The folder with the settings of registries.
-    pub registries: PathBuf,
+    /// Folders with the settings of registries.
+    pub registries: Vec<PathBuf>,
     /// The home directory of the user, whose Docker credentials are used.
     pub user_home: Option<PathBuf>,
     /// Folders that pods mount, read-only, by the CSI driver that they name for it.
@@ -76,7 +77,7 @@ pub enum StartError {
     #[error("cannot set up the pod network")]
     Network { source: NetError },
     #[error("cannot use the settings of registries")]
-    Registries { source: Box<PullError> },
+    Registries { source: Box<RegistryError> },
     #[error("cannot register the node with the API server")]
     Announce { source: Box<kube::Error> },
 }

@@ -270,8 +270,8 @@ pub struct NodeArgs {
 /// How registries are reached.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct RegistriesArgs {
-    /// Folder with mirrors and certificates of registries, as REGISTRY/hosts.toml [default: /etc/ronde/registries for root,
-    /// else ~/.config/ronde/registries].
+    /// Folder with mirrors and certificates of registries, as `REGISTRY/hosts.toml` [default: `~/.config/ronde/registries`
+    /// unless root, and `/etc/ronde/registries`].
     #[arg(long, value_name = "DIR")]
     pub registries: Option<PathBuf>,
 }

@@ -10,7 +10,7 @@ use ronde_images::{
     Image, Reference, Store,
     archive::{self, ArchiveError, Input},
     reference,
-    store::{Removed, StoreError},
+    store::{Quiet, Removed, StoreError},
 };
 use serde_json::json;
 
@@ -126,14 +126,14 @@ fn size(bytes: u64) -> String {
 fn load(store: &Store, file: &Path, name: Option<&str>, context: &Context) -> Result<(), ImageError> {
     let name = name.map(parse).transpose()?;
     let shown = || file.display().to_string();
-    let mut work = store.work().map_err(failed)?;
+    let adding = store.adding().map_err(failed)?;
     let loaded = if file == Path::new("-") {
-        archive::load(&mut work, Input::Stream(&mut io::stdin().lock()), name.as_ref())
+        archive::load(&adding, Input::Stream(&mut io::stdin().lock()), name.as_ref(), &Quiet)
     } else if file.is_dir() {
-        archive::load(&mut work, Input::Folder(file), name.as_ref())
+        archive::load(&adding, Input::Folder(file), name.as_ref(), &Quiet)
     } else {
         let opened = fs_err::File::open(file).map_err(|source| ImageError::File { file: shown(), source })?;
-        archive::load(&mut work, Input::Stream(&mut io::BufReader::new(opened)), name.as_ref())
+        archive::load(&adding, Input::Stream(&mut io::BufReader::new(opened)), name.as_ref(), &Quiet)
     };
     for image in loaded.map_err(|source| ImageError::Load { file: shown(), source: Box::new(source) })? {
         for name in &image.names {
@@ -171,9 +171,9 @@ fn remove(store: &Store, images: &[String], node: &Path, context: &Context) -> R
     if !store.folder().exists() {
         return names.first().map_or(Ok(()), |name| Err(failed(StoreError::Missing(name.familiar()))));
     }
-    let mut work = store.work().map_err(failed)?;
+    let removing = store.removing().map_err(failed)?;
     for name in &names {
-        let removed = work.remove(name, &|| ronde_node::images::choice::in_use(node)).map_err(failed)?;
+        let removed = removing.remove(name, &|| ronde_node::images::choice::in_use(node)).map_err(failed)?;
         tell(&removed, context);
     }
     Ok(())
@@ -183,8 +183,8 @@ fn prune(store: &Store, node: &Path, context: &Context) -> Result<(), ImageError
     if !store.folder().exists() {
         return Ok(());
     }
-    let mut work = store.work().map_err(failed)?;
-    let removed = work.prune(&|| ronde_node::images::choice::in_use(node)).map_err(failed)?;
+    let removing = store.removing().map_err(failed)?;
+    let removed = removing.prune(&|| ronde_node::images::choice::in_use(node)).map_err(failed)?;
     tell(&removed, context);
     context.printer.say(format_args!("freed {}", size(removed.bytes)));
     Ok(())

@@ -7,27 +7,33 @@ use crate::{
     environment::{self, Environment},
 };
 
-/// Returns the folder named, or the default one, which need not be there.
-pub fn folder(args: &RegistriesArgs, environment: &Environment) -> PathBuf {
-    let named = args.registries.as_ref().map(|named| environment::absolute(named).unwrap_or_else(|_| named.clone()));
-    named.unwrap_or_else(|| match environment.home.as_ref().filter(|_| !environment.is_root) {
-        Some(home) => home.join(".config/ronde/registries"),
-        None => PathBuf::from("/etc/ronde/registries"),
-    })
+/// What holds for all users of the machine.
+const OF_MACHINE: &str = "/etc/ronde/registries";
+
+/// Returns the folder named, or the default ones, which need not be there.
+pub fn folders(args: &RegistriesArgs, environment: &Environment) -> Vec<PathBuf> {
+    if let Some(named) = &args.registries {
+        return vec![environment::absolute(named).unwrap_or_else(|_| named.clone())];
+    }
+    let own = environment.home.as_ref().filter(|_| !environment.is_root);
+    own.map(|home| home.join(".config/ronde/registries")).into_iter().chain([OF_MACHINE.into()]).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn check(what: &str, named: Option<&str>, is_root: bool, expected: &[&str]) {
+        let environment = Environment { home: Some("/home/ada".into()), is_root, ..Environment::default() };
+        let args = RegistriesArgs { registries: named.map(PathBuf::from) };
+        let expected: Vec<PathBuf> = expected.iter().map(PathBuf::from).collect();
+        assert_eq!(folders(&args, &environment), expected, "{what}");
+    }
+
     #[test]
-    fn root_and_users_have_places_of_their_own() {
-        let ada = Environment { home: Some("/home/ada".into()), ..Environment::default() };
-        let root = Environment { is_root: true, ..ada.clone() };
-        let none = RegistriesArgs { registries: None };
-        assert_eq!(folder(&none, &ada), PathBuf::from("/home/ada/.config/ronde/registries"));
-        assert_eq!(folder(&none, &root), PathBuf::from("/etc/ronde/registries"));
-        let named = RegistriesArgs { registries: Some("/named".into()) };
-        assert_eq!(folder(&named, &root), PathBuf::from("/named"));
+    fn users_have_settings_of_their_own_before_those_of_the_machine() {
+        check("root", None, true, &[OF_MACHINE]);
+        check("a user", None, false, &["/home/ada/.config/ronde/registries", OF_MACHINE]);
+        check("named", Some("/named"), false, &["/named"]);
     }
 }

@@ -5,9 +5,9 @@
 use std::{path::Path, sync::Arc};
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
+use ronde_images::registry::Keyring;
 use ronde_runtime::watch::{Caches, Key};
 
-use super::stub::Keyring;
 
 /// The two forms of Docker's configuration, as types of secrets and as keys in them.
 const DOCKER_CONFIG: (&str, &str) = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson");

@@ -20,7 +20,11 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use ronde_images::{Digest, Image, Reference, Store, store::StoreError};
+use ronde_images::{
+    Digest, Image, Reference, Store,
+    registry::{Keyring, Registries, RegistriesOptions, RegistryError},
+    store::{Quiet, StoreError},
+};
 use ronde_runtime::{causes::Causes, runner::Clock};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -29,9 +33,7 @@ use self::{
     credentials::Credentials,
     policy::{Answer, Case, Name, Policy, Step, Wanted, WhyHost, cause},
     puller::Puller,
-    stub::{Quiet, Registries, RegistriesOptions},
 };
-pub use self::stub::PullError;
 use crate::{
     lifecycle::{Cause, PodEvent, Severity},
     machine::probe::Isolation,
@@ -54,8 +56,8 @@ pub struct ImagesOptions {
     pub store: Store,
     pub wanted: Wanted,
     pub isolation: Isolation,
-    /// The folder with the settings of registries.
-    pub registries: PathBuf,
+    /// Folders with the settings of registries.
+    pub registries: Vec<PathBuf>,
     /// The home directory of the user who runs the node, whose Docker credentials are used.
     pub user_home: Option<PathBuf>,
 }
@@ -131,14 +133,13 @@ impl Images {
         clock: Clock,
         tasks: &TaskTracker,
         stop: &CancellationToken,
-    ) -> Result<Self, PullError> {
-        let registries =
-            Registries::new(RegistriesOptions { folder: options.registries, connect_timeout: CONNECT_MAX })?;
+    ) -> Result<Self, RegistryError> {
+        let registries = RegistriesOptions { connect_timeout: CONNECT_MAX, ..RegistriesOptions::new(options.registries) };
         Ok(Self {
             store: options.store,
             wanted: options.wanted,
             can_show: can_show(options.isolation),
-            registries,
+            registries: Registries::new(registries)?,
             user_home: options.user_home,
             clock,
             asks: Puller::new(tasks.clone(), stop.clone()),
@@ -244,7 +245,7 @@ impl Images {
         }
     }
 
-    async fn keyring(&self, request: &Arc<Request>) -> Result<stub::Keyring, Cause> {
+    async fn keyring(&self, request: &Arc<Request>) -> Result<Keyring, Cause> {
         let (request, home) = (request.clone(), self.user_home.clone());
         blocking(move || Ok(request.credentials.with_user(home.as_deref()))).await
     }

@@ -136,7 +136,7 @@ pub fn prepare(
         home,
         machine_env: context.environment.for_pods.clone(),
         images: images(args.node.images),
-        registries: registries::folder(&args.node.registries, &context.environment),
+        registries: registries::folders(&args.node.registries, &context.environment),
         user_home: context.environment.home.clone(),
         shared: [(PROGRAM_DRIVER.to_owned(), shared)].into(),
     };
