@@ -8,7 +8,6 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use ronde_images::registry::Keyring;
 use ronde_runtime::watch::{Caches, Key};
 
-
 /// The two forms of Docker's configuration, as types of secrets and as keys in them.
 const DOCKER_CONFIG: (&str, &str) = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson");
 const LEGACY_CONFIG: (&str, &str) = ("kubernetes.io/dockercfg", ".dockercfg");

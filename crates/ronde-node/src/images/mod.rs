@@ -134,7 +134,8 @@ impl Images {
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) -> Result<Self, RegistryError> {
-        let registries = RegistriesOptions { connect_timeout: CONNECT_MAX, ..RegistriesOptions::new(options.registries) };
+        let registries =
+            RegistriesOptions { connect_timeout: CONNECT_MAX, ..RegistriesOptions::new(options.registries) };
         Ok(Self {
             store: options.store,
             wanted: options.wanted,
@@ -294,7 +295,8 @@ impl Images {
 
     async fn choose_stored(&self, request: &Arc<Request>, name: &Reference, tell: Tell<'_>) -> Result<(), Cause> {
         let (store, name) = (self.store.clone(), name.clone());
-        let digest = blocking(move || store.find(&name).map(|found| found.map(|image| image.digest)).map_err(not_inspected));
+        let digest =
+            blocking(move || store.find(&name).map(|found| found.map(|image| image.digest)).map_err(not_inspected));
         let digest = digest.await?.ok_or_else(|| cause("ImageInspectError", "the image was removed".to_owned()))?;
         self.choose_image(request, digest).await?;
         tell(Telling::normal("Pulled", wording::present(&request.image)));

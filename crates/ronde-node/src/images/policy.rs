@@ -225,7 +225,8 @@ mod tests {
         for (wanted, expected) in
             [(Wanted::Auto, "host: this machine cannot show images"), (Wanted::Pull, "CreateContainerError")]
         {
-            let case = Case { text: "a", name: &name, wanted, policy: Policy::Always, is_stored: true, can_show: false };
+            let case =
+                Case { text: "a", name: &name, wanted, policy: Policy::Always, is_stored: true, can_show: false };
             assert_eq!(shown(&first(&case)), expected);
         }
     }

@@ -67,7 +67,10 @@ impl<'a> Shown<'a> {
         let previous = seen.previous.as_ref();
         match &seen.state {
             RunState::Blocked { reason, message, .. } => Self {
-                state: waiting(if reason == CREATING { initial_reason(view) } else { reason }, Some(message.clone()).filter(|message| !message.is_empty())),
+                state: waiting(
+                    if reason == CREATING { initial_reason(view) } else { reason },
+                    Some(message.clone()).filter(|message| !message.is_empty()),
+                ),
                 last: previous,
                 container_id: previous.map_or("", |exit| &exit.container_id),
                 // The attempt has not begun, so it does not count yet.

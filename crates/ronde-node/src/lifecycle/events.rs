@@ -82,11 +82,7 @@ fn container(
 }
 
 /// Tells why a container waits for its image; returns whether it does. After that the kubelet repeats only the reason.
-fn image_events(
-    (reason, image): (&str, &str),
-    message: &str,
-    tell: &mut dyn FnMut(Severity, &str, String),
-) -> bool {
+fn image_events((reason, image): (&str, &str), message: &str, tell: &mut dyn FnMut(Severity, &str, String)) -> bool {
     match reason {
         wording::PULL_FAILED => {
             tell(Severity::Warning, "Failed", format!("Failed to pull image \"{image}\": {message}"));

@@ -39,12 +39,7 @@ pub struct MachineFiles {
 impl MachineFiles {
     /// # Errors
     /// If the root folder cannot be looked at.
-    pub fn new(
-        isolation: Isolation,
-        hidden: &[String],
-        env: &[(String, String)],
-        images: Wanted,
-    ) -> io::Result<Self> {
+    pub fn new(isolation: Isolation, hidden: &[String], env: &[(String, String)], images: Wanted) -> io::Result<Self> {
         let is_apart = isolation != Isolation::None;
         let env = env.iter().filter(|(name, _)| ENV.contains(&name.as_str())).cloned().collect();
         Ok(Self {

@@ -229,4 +229,3 @@ impl Worker {
         self.tasks.remove(&(name.to_owned(), Task::Probes));
     }
 }
-

@@ -202,9 +202,7 @@ fn program(container: &Container, env: &[(String, String)], image: Option<&Execu
         return Err(create_error("no command specified: neither the container nor its image names one"));
     }
     if argv.is_empty() {
-        return Err(create_error(
-            "no command specified: without an image the container needs `command` or `args`",
-        ));
+        return Err(create_error("no command specified: without an image the container needs `command` or `args`"));
     }
     let folder = container.working_dir.as_ref().or(image.map(|image| &image.working_dir));
     let folder = folder.filter(|folder| !folder.is_empty()).map_or_else(|| "/".to_owned(), |folder| absolute(folder));

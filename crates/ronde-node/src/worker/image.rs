@@ -30,7 +30,11 @@ pub struct FailedPull {
 
 impl Worker {
     /// Returns the files of a container that is about to start, or nothing while they are being found.
-    pub(super) async fn files_of(&mut self, container: &Container, now: Timestamp) -> Result<Option<ContainerFiles>, Cause> {
+    pub(super) async fn files_of(
+        &mut self,
+        container: &Container,
+        now: Timestamp,
+    ) -> Result<Option<ContainerFiles>, Cause> {
         if self.finding.contains_key(&container.name) {
             return Ok(None);
         }

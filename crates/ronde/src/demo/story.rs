@@ -103,7 +103,8 @@ impl Story<'_> {
         let mut hidden: Vec<PathBuf> = Vec::new();
         for folder in &self.python.folders {
             let real = fs::canonicalize(folder).map_err(files)?;
-            if machine.files.private_folder_of(&real).is_some() && !hidden.iter().any(|other| folder.starts_with(other)) {
+            if machine.files.private_folder_of(&real).is_some() && !hidden.iter().any(|other| folder.starts_with(other))
+            {
                 hidden.push(folder.clone());
             }
         }

@@ -191,12 +191,17 @@ fn pods_without_isolation_see_everything() {
 fn what_an_image_may_have_is_not_refused() {
     let check = |what: &str, images: Wanted, image: &str, command: &str, faults: usize, warnings: &[&str]| {
         let image = format!("--image={image}");
-        let words: Vec<&str> = ["--name=a", "--data-dir=/data", &image, command].into_iter().filter(|word| !word.is_empty()).collect();
+        let words: Vec<&str> =
+            ["--name=a", "--data-dir=/data", &image, command].into_iter().filter(|word| !word.is_empty()).collect();
         let crate::args::SubmitJob::Etjob(args) = submit("etjob", &words) else { panic!("this is an etjob") };
         let leave = Leave { command: true, ..Leave::default() };
         let plain = check::common(&args.common, JobType::Etjob, leave, &mut Vec::new());
         let findings = look(&plain, &machine(images), &Shell::default(), &find);
-        assert_eq!((findings.faults.len(), findings.warnings.iter().map(String::as_str).collect()), (faults, warnings.to_vec()), "{what}");
+        assert_eq!(
+            (findings.faults.len(), findings.warnings.iter().map(String::as_str).collect()),
+            (faults, warnings.to_vec()),
+            "{what}"
+        );
     };
     let doubt = "command `train` is not on the PATH of pods, unless image `other:1` has it";
     check("this machine by name", Wanted::Pull, "host", "train", 1, &[]);
