@@ -18,7 +18,7 @@ use ronde_text::quantity::Quantity;
 
 pub use self::{
     agent::{AgentArgs, AgentVerb, RshArgs},
-    image::{ImageArgs, ImageVerb},
+    image::{ImageArgs, ImageOutput, ImageVerb},
     install::{InstallArgs, UninstallArgs},
     submit::{
         BatchArgs, CommonArgs, ElasticArg, EtjobArgs, LauncherArgs, ManifestOutput, PytorchjobArgs, SubmitArgs,
