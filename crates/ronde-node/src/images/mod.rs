@@ -8,7 +8,6 @@ pub mod choice;
 pub mod credentials;
 pub mod policy;
 mod puller;
-mod stub;
 pub mod wording;
 
 use std::{
@@ -21,7 +20,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use ronde_images::{
-    Digest, Image, Reference, Store,
+    Digest, Image, Reference, Store, pull,
     registry::{Keyring, Registries, RegistriesOptions, RegistryError},
     store::{Quiet, StoreError},
 };
@@ -238,7 +237,7 @@ impl Images {
             Ok(keyring) => keyring,
             Err(cause) => return Answer::Failed(cause.message),
         };
-        match stub::resolve(&self.registries, &keyring, name).await {
+        match pull::resolve(&self.registries, &keyring, name).await {
             Ok(_) => Answer::Has,
             Err(error) if error.is_unreachable() => Answer::Unreachable(Causes(&error).to_string()),
             Err(error) if error.is_missing() => Answer::Missing(Causes(&error).to_string()),
@@ -269,7 +268,7 @@ impl Images {
     async fn fetch(&self, request: &Arc<Request>, name: &Reference) -> Result<Pulled, String> {
         let begun_at = self.clock.now();
         let keyring = self.keyring(request).await.map_err(|cause| cause.message)?;
-        let pulled = stub::pull(&self.registries, &keyring, &self.store, name, Arc::new(Quiet)).await;
+        let pulled = pull::pull(&self.registries, &keyring, &self.store, name, Arc::new(Quiet)).await;
         let pulled = pulled.map_err(|error| Causes(&error).to_string())?;
         tracing::info!(image = %name, digest = %pulled.digest, bytes = pulled.bytes, "pulled an image");
         Ok(Pulled { digest: pulled.digest, took: self.since(begun_at) })
