@@ -19,11 +19,14 @@ pub fn run(store: &Store, output: ImageOutput, context: &Context) -> Result<(), 
     match output {
         ImageOutput::Table | ImageOutput::Wide => {
             let view = View { wide: output == ImageOutput::Wide, namespace: false };
-            Layout::new(view).render(&table(&images)).into_iter().for_each(|line| drop(context.printer.data(line)));
+            for line in Layout::new(view).render(&table(&images)) {
+                context.printer.data(line);
+            }
         }
         ImageOutput::Name => {
-            let names = images.iter().flat_map(|image| &image.names);
-            names.for_each(|name| drop(context.printer.data(name.familiar())));
+            for name in images.iter().flat_map(|image| &image.names) {
+                context.printer.data(name.familiar());
+            }
         }
         ImageOutput::Json => {
             let all: Vec<Value> = images.iter().map(described).collect();
@@ -41,9 +44,7 @@ fn table(images: &[Image]) -> Value {
 
 fn rows(image: &Image) -> Vec<Value> {
     let digest: String = image.digest.hex().chars().take(SHORT_DIGEST).collect();
-    let row = |name: &Reference| {
-        json!({"cells": [name.familiar(), digest, image.layers.len().to_string(), size(image.size())]})
-    };
+    let row = |name: &Reference| json!({"cells": [name.familiar(), digest, image.layers.len().to_string(), size(image.size())]});
     image.names.iter().map(row).collect()
 }
 

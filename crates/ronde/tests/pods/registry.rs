@@ -177,10 +177,8 @@ impl Place {
 
     fn run(&self, pod: &str, image: &str, secrets: &[&str]) {
         let secrets: Vec<String> = secrets.iter().map(|name| format!(r#"{{"name":"{name}"}}"#)).collect();
-        let overrides = format!(
-            r#"{{"spec":{{"terminationGracePeriodSeconds":0,"imagePullSecrets":[{}]}}}}"#,
-            secrets.join(",")
-        );
+        let overrides =
+            format!(r#"{{"spec":{{"terminationGracePeriodSeconds":0,"imagePullSecrets":[{}]}}}}"#, secrets.join(","));
         self.home.succeed(&format!("kubectl run {pod} --image {} --overrides '{overrides}'", self.image(image)));
     }
 
@@ -279,8 +277,12 @@ fn an_image_that_a_registry_does_not_give_means_this_machine() {
     let Some(place) = Place::start("auto") else { return };
     let run = |pod: &str, image: &str, more: &str| {
         let image = place.image(image);
-        place.home.succeed(&format!("kubectl run {pod} --image {image} --restart Never {more} --command -- test -d /usr/bin"));
-        place.home.succeed(&format!("kubectl wait --for=jsonpath='{{.status.phase}}'=Succeeded pod/{pod} --timeout 120s"));
+        place.home.succeed(&format!(
+            "kubectl run {pod} --image {image} --restart Never {more} --command -- test -d /usr/bin"
+        ));
+        place
+            .home
+            .succeed(&format!("kubectl wait --for=jsonpath='{{.status.phase}}'=Succeeded pod/{pod} --timeout 120s"));
         let id = "{.status.containerStatuses[0].imageID}";
         assert_eq!(place.home.succeed(&format!("kubectl get pod {pod} -o jsonpath='{id}'")), "host", "{pod}");
     };
@@ -299,6 +301,8 @@ fn an_image_that_a_registry_does_not_give_means_this_machine() {
     home.succeed("kubectl wait --for=condition=Ready pod/later --timeout 120s");
     home.succeed("kubectl run nobody --image 127.0.0.1:1/a:1 --restart Never -- true");
     home.succeed("kubectl wait --for=jsonpath='{.status.phase}'=Succeeded pod/nobody --timeout 60s");
-    home.succeed("eventually 'kubectl events --for pod/nobody | grep -F \"is not pulled (cannot reach its registry)\"'");
+    home.succeed(
+        "eventually 'kubectl events --for pod/nobody | grep -F \"is not pulled (cannot reach its registry)\"'",
+    );
     drop(cluster);
 }
