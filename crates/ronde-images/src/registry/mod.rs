@@ -32,7 +32,7 @@ pub use self::{
     connect::Proxies,
     error::RegistryError,
     keyring::{Keyring, Login},
-    repository::{Fetched, Piece, Repository, Wanted},
+    repository::{Fetched, Piece, Repository, Sources, Wanted},
 };
 use crate::Reference;
 

@@ -68,6 +68,14 @@ impl Wanted {
     }
 }
 
+/// Who is asked for content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sources {
+    All,
+    /// Without the mirrors.
+    ServerOnly,
+}
+
 /// What comes of a download.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
@@ -154,10 +162,12 @@ impl Repository {
         part: &Descriptor,
         offset: u64,
         pieces: &mpsc::Sender<Piece>,
+        sources: Sources,
     ) -> Result<(), RegistryError> {
+        let can = |endpoint: &Endpoint| endpoint.can_pull && (sources == Sources::All || !endpoint.is_mirror);
         let mut download = Download { part, at: offset, pieces };
         let mut last = RegistryError::NoHost(self.registry.clone());
-        for (host, tries_max) in self.hosts_that(|endpoint| endpoint.can_pull) {
+        for (host, tries_max) in self.hosts_that(can) {
             match self.blob_with_retries(host, Backoff::new(tries_max), &mut download).await {
                 Ok(()) => return Ok(()),
                 Err(RegistryError::Stopped) => return Err(RegistryError::Stopped),

@@ -43,6 +43,9 @@ pub(super) async fn ask(name: &str, server: &str) -> Result<Option<Login>, Regis
     let asked = timeout(TIME_MAX, run(&program, server)).await;
     let asked = asked.map_err(|_| fault(format!("no answer in {} s", TIME_MAX.as_secs())))?;
     let (status, output) = asked.map_err(|error| fault(error.kind().to_string()))?;
+    if output.len() as u64 > OUTPUT_SIZE_MAX {
+        return Err(fault("the answer is too long".to_owned()));
+    }
     if !status.success() {
         let said = one_line(&String::from_utf8_lossy(&output));
         return if said.contains(NOT_FOUND) { Ok(None) } else { Err(fault(said)) };
@@ -74,7 +77,7 @@ async fn run(program: &str, server: &str) -> std::io::Result<(ExitStatus, Vec<u8
 async fn read(child: &mut Child) -> std::io::Result<Vec<u8>> {
     let mut output = Vec::new();
     if let Some(stdout) = child.stdout.take() {
-        stdout.take(OUTPUT_SIZE_MAX).read_to_end(&mut output).await?;
+        stdout.take(OUTPUT_SIZE_MAX + 1).read_to_end(&mut output).await?;
     }
     Ok(output)
 }

@@ -1,0 +1,9 @@
+//! Pulls images from a real registry: Debian's `docker-registry`, on loopback, filled by `skopeo` with images that
+//! `umoci` makes. Where the registry is too well-behaved, a front before it breaks what it says.
+
+mod front;
+mod hosts;
+mod interrupted;
+mod logins;
+mod pulls;
+mod world;
