@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use ronde_images::{
     Digest, Image, Reference, Store, pull,
     registry::{Keyring, Registries, RegistriesOptions, RegistryError},
-    store::{Quiet, StoreError},
+    store::{Quiet, Removed, StoreError},
 };
 use ronde_runtime::{causes::Causes, runner::Clock};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -34,6 +34,7 @@ use self::{
     puller::Puller,
 };
 use crate::{
+    disk::room::Shortage,
     lifecycle::{Cause, PodEvent, Severity},
     machine::probe::Isolation,
     sandbox::layers::Manner,
@@ -192,6 +193,17 @@ impl Images {
             Ok(Some(ContainerFiles::read(image)))
         })
         .await
+    }
+
+    /// Removes images that no pod of the node was made from. Blocks, also while others pull.
+    ///
+    /// # Errors
+    /// If the store or the pods cannot be read.
+    pub fn collect(&self, node: &Path, _shortage: &Shortage) -> Result<Removed, StoreError> {
+        if !self.store.folder().exists() {
+            return Ok(Removed::default());
+        }
+        self.store.removing()?.prune(&|| choice::in_use(node))
     }
 
     async fn is_stored(&self, name: &Name) -> Result<bool, Cause> {

@@ -218,8 +218,8 @@ fn memory(place: &OwnedFd, options: &str, flags: MountFlags) -> io::Result<()> {
 /// Makes a path a mount of its own: it begins with what is there, is changed as the rest is, and stays writable when the
 /// rest becomes read-only.
 fn keep_writable(root: BorrowedFd<'_>, path: &str) -> io::Result<()> {
-    let place = name_of(&find(root, path, Missing::Folder)?);
-    mount_bind(&place, &place).map_err(|error| named(error, "mount", path))
+    let found = find(root, path, Missing::Folder)?;
+    mount_bind(name_of(&found), name_of(&found)).map_err(|error| named(error, "mount", path))
 }
 
 /// The folders that a container has for itself.

@@ -69,7 +69,6 @@ pub enum ImageVerb {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ImageOutput {
     Table,
-    Wide,
     Json,
     Name,
 }

@@ -272,6 +272,27 @@ fn a_pull_goes_on_after_the_daemon_was_killed() {
     assert!(place.line.passed().bytes < 3 * LAYER_BYTES / 2, "what was there is not fetched again");
 }
 
+/// As `docker login` leaves it.
+#[test]
+fn a_user_pulls_with_their_own_credentials() {
+    let Some(place) = Place::start("pull") else { return };
+    place.registry.push(&place.home, "team/app:1");
+    let line = format!("image pull {}", place.image("team/app:1"));
+    let denied = place.cluster.sandbox.run(&line);
+    assert_eq!(denied.status.code(), Some(2), "{}", place.cluster.sandbox.describe(&line, &denied));
+    let login = format!("printf %s {USER}:{PASSWORD} | base64");
+    let login = place.home.succeed(&login);
+    let config = format!(r#"{{"auths":{{"127.0.0.1:{}":{{"auth":"{}"}}}}}}"#, place.line.port, login.trim());
+    place.cluster.sandbox.write(".docker/config.json", &config);
+    let pulled = place.cluster.sandbox.run(&line);
+    let said = place.cluster.sandbox.describe(&line, &pulled);
+    assert!(pulled.status.success() && said.contains("pulled 127.0.0.1:"), "{said}");
+    // What is stored is started without the registry; what is not, with the credentials of who runs the node.
+    place.registry.push(&place.home, "team/other:1");
+    place.run("other", "team/other:1", &[]);
+    place.until_ready("other");
+}
+
 #[test]
 fn an_image_that_a_registry_does_not_give_means_this_machine() {
     let Some(place) = Place::start("auto") else { return };
