@@ -10,7 +10,10 @@ pub mod digest;
 pub mod manifest;
 pub mod reference;
 pub mod store;
+#[cfg(test)]
+mod testing;
 pub mod unpack;
+mod zstd;
 
 pub use self::{
     digest::{Digest, Verifier},
