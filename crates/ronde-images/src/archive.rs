@@ -16,14 +16,20 @@ use serde_json::json;
 
 use crate::{
     Descriptor, Digest, Manifest, Platform, Reference,
-    manifest::{self, DOCUMENT_SIZE_MAX, Document, Index, LAYERS_MAX, OCI_CONFIG, OCI_INDEX, OCI_MANIFEST},
+    manifest::{
+        self, Compression, DOCUMENT_SIZE_MAX, Document, Index, LAYERS_MAX, OCI_CONFIG, OCI_INDEX, OCI_MANIFEST,
+    },
     reference,
     store::{Adding, Progress, Store, StoreError},
     unpack::{self, BLOCK, Options, UnpackError, file_header},
+    zstd,
 };
 
 const LAYER_TAR: &str = "application/vnd.oci.image.layer.v1.tar";
 const LAYER_GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+const LAYER_ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
+/// What is read at a time.
+const CHUNK: usize = 1 << 17;
 /// Archives with more are made to be trouble.
 const IMAGES_MAX: usize = 1000;
 /// How deep an index may point to an index.
@@ -56,11 +62,13 @@ pub enum ArchiveError {
     TooMany,
     #[error("there is no image `{0}`")]
     Missing(String),
+    #[error("the packed layers of `{0}` were removed to free disk space; pull or load it again")]
+    Unpacked(String),
 }
 
 /// Where an image comes from.
 pub enum Input<'a> {
-    /// A tar archive, perhaps compressed with gzip.
+    /// A tar archive, perhaps compressed with gzip or zstd.
     Stream(&'a mut dyn Read),
     Folder(&'a Path),
 }
@@ -84,18 +92,32 @@ pub fn load(
         Input::Stream(reader) => {
             let temporary = adding.temporary_folder()?;
             let folder = temporary.path();
-            let mut start = [0; 2];
+            let mut start = [0; 4];
             reader.read_exact(&mut start)?;
-            let mut whole = io::Read::chain(&start[..], reader);
+            let whole = buffered(io::Read::chain(&start[..], reader));
             // Its files are ours: owners mean nothing outside of layers.
             let options = Options { as_root: false, ..Options::of_caller() };
-            if start == [0x1f, 0x8b] {
-                unpack::unpack(&mut flate2::read::MultiGzDecoder::new(whole), folder, options)?;
-            } else {
-                unpack::unpack(&mut whole, folder, options)?;
-            }
+            let mut decoder: Box<dyn io::BufRead> = match packed(start) {
+                Compression::None => Box::new(whole),
+                Compression::Gzip => Box::new(buffered(flate2::bufread::MultiGzDecoder::new(whole))),
+                Compression::Zstd => Box::new(buffered(zstd::Decoder::new(whole))),
+            };
+            unpack::unpack(&mut decoder, folder, options)?;
             load_folder(adding, folder, name, progress)
         }
+    }
+}
+
+fn buffered<R: Read>(reader: R) -> io::BufReader<R> {
+    io::BufReader::with_capacity(CHUNK, reader)
+}
+
+/// Tells how bytes are packed by how they begin.
+fn packed(start: [u8; 4]) -> Compression {
+    match start {
+        zstd::MAGIC => Compression::Zstd,
+        [0x1f, 0x8b, ..] => Compression::Gzip,
+        _ => Compression::None,
     }
 }
 
@@ -244,9 +266,13 @@ fn put_docker_image(adding: &Adding, files: &Files, image: &DockerImage) -> Resu
     let config = describe(OCI_CONFIG, digest, size);
     let mut layers = Vec::new();
     for path in &image.layers {
-        let mut start = [0; 2];
+        let mut start = [0; 4];
         files.file(path)?.read_exact(&mut start)?;
-        let media_type = if start == [0x1f, 0x8b] { LAYER_GZIP } else { LAYER_TAR };
+        let media_type = match packed(start) {
+            Compression::None => LAYER_TAR,
+            Compression::Gzip => LAYER_GZIP,
+            Compression::Zstd => LAYER_ZSTD,
+        };
         let (digest, size) = adding.put_blob(&mut files.file(path)?, None)?;
         layers.push(describe(media_type, digest, size));
     }
@@ -265,6 +291,9 @@ fn describe(media_type: &str, digest: Digest, size: u64) -> Descriptor {
 pub fn save(store: &Store, name: &Reference, output: &mut dyn Write) -> Result<(), ArchiveError> {
     let _use = store.hold()?;
     let image = store.find(name)?.ok_or_else(|| ArchiveError::Missing(name.familiar()))?;
+    if image.manifest.layers.iter().any(|layer| !store.blob(layer.digest).exists()) {
+        return Err(ArchiveError::Unpacked(name.familiar()));
+    }
     let manifest_size = fs::metadata(store.blob(image.digest))?.len();
     let path = |digest: Digest| format!("blobs/sha256/{}", digest.hex());
     let media_type = image.manifest.media_type.as_deref().unwrap_or(OCI_MANIFEST);

@@ -13,7 +13,10 @@ pub mod pull;
 pub mod reference;
 pub mod registry;
 pub mod store;
+#[cfg(test)]
+mod testing;
 pub mod unpack;
+mod zstd;
 
 pub use self::{
     digest::{Digest, Verifier},

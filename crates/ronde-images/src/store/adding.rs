@@ -178,7 +178,8 @@ impl Adding {
         Index::change(&self.store().folder, |index| {
             index.images.extend(names.iter().map(|name| (name.clone(), manifest)));
             Ok(())
-        })
+        })?;
+        self.store().touch(manifest)
     }
 
     /// Reads what an image says about itself.

@@ -5,15 +5,15 @@ use std::{
     path::Path,
 };
 
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::MultiGzDecoder;
 use fs_err as fs;
 
-use super::{StoreError, progress::Progress};
+use super::{StoreError, ahead::read_ahead, progress::Progress};
 use crate::{
     Descriptor, Digest,
-    digest::Hasher,
     manifest::Compression,
     unpack::{self, Options, UnpackError},
+    zstd,
 };
 
 /// What is read from a blob at a time.
@@ -37,7 +37,7 @@ pub fn unpack(
     let actual = match layer.compression()? {
         Compression::None => unpack_hashed(blob, folder),
         Compression::Gzip => unpack_hashed(MultiGzDecoder::new(blob), folder),
-        Compression::Zstd => return Err(StoreError::Zstd),
+        Compression::Zstd => unpack_hashed(zstd::Decoder::new(blob), folder),
     };
     let actual = actual.map_err(|source| StoreError::Unpack { diff_id, source })?;
     if actual != diff_id {
@@ -46,24 +46,9 @@ pub fn unpack(
     Ok(())
 }
 
-fn unpack_hashed(reader: impl Read, folder: &Path) -> Result<Digest, UnpackError> {
-    let mut reader = Hashed { reader, hasher: Hasher::new() };
-    unpack::unpack(&mut reader, folder, Options::of_caller())?;
-    Ok(reader.hasher.finish())
-}
-
-/// Computes the digest of what passes.
-struct Hashed<R> {
-    reader: R,
-    hasher: Hasher,
-}
-
-impl<R: Read> Read for Hashed<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.reader.read(buffer)?;
-        self.hasher.update(&buffer[..read]);
-        Ok(read)
-    }
+fn unpack_hashed(reader: impl Read + Send, folder: &Path) -> Result<Digest, UnpackError> {
+    let (_, digest) = read_ahead(reader, |ahead| unpack::unpack(ahead, folder, Options::of_caller()))?;
+    Ok(digest)
 }
 
 /// Tells how much of a blob has been read.

@@ -10,12 +10,16 @@
 //! using it; `index.lock` by who changes the names.
 
 mod adding;
+mod ahead;
+mod collect;
 mod download;
+mod flatten;
 mod index;
 mod layer;
 mod lock;
 mod progress;
 mod removing;
+mod sizes;
 mod temporary;
 #[cfg(test)]
 mod tests;
@@ -36,6 +40,7 @@ pub use self::{
     download::Download,
     progress::{Progress, Quiet},
     removing::{InUse, Removed, Removing},
+    sizes::Size,
 };
 use crate::{Digest, ImageConfig, Manifest, Reference, digest, manifest, unpack::UnpackError};
 
@@ -53,8 +58,6 @@ pub enum StoreError {
     Manifest(#[from] manifest::Error),
     #[error("cannot unpack layer {diff_id}: {source}")]
     Unpack { diff_id: Digest, source: UnpackError },
-    #[error("layers compressed with zstd are not supported yet")]
-    Zstd,
     #[error("the list of images cannot be read: {0}")]
     Index(serde_json::Error),
     #[error("layer {0} is not unpacked")]

@@ -3,15 +3,21 @@
 //! Nothing may be taken into use while it is decided what goes. That takes no longer than some renames: folders leave
 //! their places at once, and are removed after that.
 
-use std::{collections::BTreeSet, io, os::fd::OwnedFd, path::Path};
+use std::{
+    collections::BTreeSet,
+    io,
+    os::{fd::OwnedFd, unix::fs::MetadataExt as _},
+    path::Path,
+};
 
 use fs_err as fs;
 
 use super::{
-    Store, StoreError,
+    Image, Store, StoreError,
     adding::{make_folders, read_folder, sweep},
     index::Index,
     lock,
+    sizes::{BLOCK, folder_size},
     temporary::Temporary,
 };
 use crate::{Digest, Reference};
@@ -26,7 +32,7 @@ pub struct Removing {
     _lock: OwnedFd,
 }
 
-/// What was removed.
+/// What was removed: names, and how many bytes of the disk are free by it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Removed {
     pub names: Vec<Reference>,
@@ -79,15 +85,41 @@ impl Removing {
         Ok(Removed { names, bytes: gone.bytes })
     }
 
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Removes what nothing leads to, and downloads that nobody continued.
+    pub(super) fn drop_unneeded(&self, in_use: InUse<'_>) -> Result<Removed, StoreError> {
+        let lock = lock::take(&self.store.folder.join("use.lock"))?;
+        let mut gone = self.take_unneeded(&in_use()?)?;
+        self.take_abandoned(&mut gone)?;
+        drop(lock);
+        Ok(Removed { names: Vec::new(), bytes: gone.bytes })
+    }
+
+    /// Removes the layers of an image as they are packed; it goes on to run. Returns how many bytes they had.
+    pub(super) fn drop_packed(&self, image: &Image) -> Result<u64, StoreError> {
+        let _lock = lock::take(&self.store.folder.join("use.lock"))?;
+        let mut gone = Gone::default();
+        for blob in image.manifest.layers.iter().map(|layer| self.store.blob(layer.digest)) {
+            if blob.exists() {
+                gone.take(&blob, &self.store.folder.join("tmp"))?;
+            }
+        }
+        Ok(gone.bytes)
+    }
+
     /// Takes away blobs and layers that no name and no pod leads to.
     fn take_unneeded(&self, used: &BTreeSet<Digest>) -> Result<Gone, StoreError> {
         let index = self.store.index()?;
-        let (mut blobs, mut layers) = (BTreeSet::new(), BTreeSet::new());
+        let (mut manifests, mut blobs, mut layers) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for digest in index.images.values().chain(used) {
             if !self.store.blob(*digest).exists() {
                 continue;
             }
             let image = self.store.image(&index, *digest)?;
+            manifests.insert(digest.hex());
             blobs.insert(digest.hex());
             blobs.extend(image.manifest.descriptors().map(|part| part.digest.hex()));
             layers.extend(image.config.rootfs.diff_ids.iter().map(Digest::hex));
@@ -95,6 +127,8 @@ impl Removing {
         let mut gone = Gone::default();
         self.take_others("layers", &layers, &mut gone)?;
         self.take_others("blobs", &blobs, &mut gone)?;
+        self.take_others("sizes", &layers, &mut gone)?;
+        self.take_others("used", &manifests, &mut gone)?;
         Ok(gone)
     }
 
@@ -118,7 +152,6 @@ impl Removing {
 /// What left its place, and is removed when this is dropped.
 #[derive(Debug, Default)]
 struct Gone {
-    /// Of blobs: they are what an image's size is said by.
     bytes: u64,
     folders: Vec<Temporary>,
 }
@@ -127,10 +160,11 @@ impl Gone {
     fn take(&mut self, path: &Path, tmp: &Path) -> Result<(), StoreError> {
         let meta = fs::symlink_metadata(path)?;
         if meta.is_dir() {
+            self.bytes += folder_size(path, &mut BTreeSet::new())?;
             // Half a layer must not keep its name.
             self.folders.push(Temporary::moved(tmp, path)?);
         } else {
-            self.bytes += meta.len();
+            self.bytes += meta.blocks() * BLOCK;
             fs::remove_file(path)?;
         }
         Ok(())

@@ -219,3 +219,65 @@ fn an_image_without_its_layers_gets_no_name() {
     adding.name(digest, &[name("app:2")]).unwrap();
     assert!(image.layers[0].exists());
 }
+
+#[test]
+fn what_was_used_last_stays_longest() {
+    let place = tempfile::tempdir().unwrap();
+    let store = Store::new(place.path());
+    for text in ["one", "two", "three"] {
+        load(&store, &docker_archive(&format!("app:{text}"), text));
+    }
+    let digest = |text: &str| store.find(&name(&format!("app:{text}"))).unwrap().unwrap().digest;
+    // `two` is the oldest, `one` is in use, and `three` was used last.
+    for (text, seconds) in [("two", 1), ("one", 2), ("three", 3)] {
+        let used = fs::File::options().write(true).open(place.path().join("used").join(digest(text).hex())).unwrap();
+        used.file().set_modified(std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)).unwrap();
+    }
+    let one = digest("one");
+    let in_use = move || Ok(BTreeSet::from([one]));
+    let left = || -> Vec<String> { store.list().unwrap().iter().map(|image| image.names[0].familiar()).collect() };
+
+    assert!(store.collect_oldest(1, &in_use).unwrap().names.is_empty(), "packed layers go first");
+    assert_eq!(left(), ["app:one", "app:three", "app:two"]);
+    let refused = archive::save(&store, &name("app:two"), &mut Vec::new()).unwrap_err();
+    assert!(matches!(refused, archive::ArchiveError::Unpacked(_)), "{refused}");
+    archive::save(&store, &name("app:three"), &mut Vec::new()).unwrap();
+
+    let packed: u64 = store.sizes().unwrap().values().map(|size| size.own).sum();
+    assert_eq!(store.collect_oldest(12 << 10, &in_use).unwrap().names, [name("app:two")], "of {packed} bytes");
+    let removed = store.collect_oldest(u64::MAX, &in_use).unwrap();
+    assert_eq!(removed.names, [name("app:three")]);
+    assert_eq!(left(), ["app:one"]);
+    assert_eq!(store.find(&name("app:one")).unwrap().unwrap().read_file("file").unwrap(), "one");
+    assert_eq!(fs::read_dir(place.path().join("used")).unwrap().count(), 1);
+    // What was removed can come again.
+    load(&store, &docker_archive("app:one", "one"));
+    archive::save(&store, &name("app:one"), &mut Vec::new()).unwrap();
+}
+
+#[test]
+fn sizes_tell_what_images_share() {
+    let place = tempfile::tempdir().unwrap();
+    let store = Store::new(place.path());
+    load(&store, &docker_archive("app:1", &"x".repeat(100_000)));
+    let alone = store.sizes().unwrap().values().next().copied().unwrap();
+    assert_eq!((alone.shared, alone.own), (0, alone.total));
+    assert!(alone.total >= 200_000, "{alone:?}: packed and unpacked");
+    let first = store.find(&name("app:1")).unwrap().unwrap();
+    // The same layer with another configuration.
+    let mut config: serde_json::Value =
+        serde_json::from_slice(&fs::read(store.blob(first.manifest.config.digest)).unwrap()).unwrap();
+    config["config"]["Cmd"] = "other".into();
+    let layer = fs::read(store.blob(first.manifest.layers[0].digest)).unwrap();
+    let config = config.to_string().replace("\"other\"", "[\"other\"]");
+    let list = serde_json::json!([{"Config": "c.json", "RepoTags": ["app:2"], "Layers": ["l"]}]).to_string();
+    load(&store, &tar(&[("c.json", config.as_bytes()), ("l", &layer), ("manifest.json", list.as_bytes())]));
+    let sizes = store.sizes().unwrap();
+    assert_eq!(sizes.len(), 2);
+    for size in sizes.values() {
+        assert_eq!(size.total, size.shared + size.own);
+        assert!(size.shared >= 200_000 && size.own < 50_000, "{size:?}");
+    }
+    let removed = store.removing().unwrap().prune(&nothing).unwrap();
+    assert!(removed.bytes >= 200_000, "{removed:?}");
+}
