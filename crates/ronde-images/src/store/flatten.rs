@@ -36,14 +36,22 @@ impl Store {
     /// # Errors
     /// If the disk refuses; what was written until then is the caller's to remove.
     pub fn flatten(&self, image: &Image, into: &Path) -> Result<(), StoreError> {
-        let target = open_folder(CWD, into)?;
-        let as_root = rustix::process::geteuid().is_root();
-        for layer in &image.layers {
-            let mut copy = Copy { as_root, links: BTreeMap::new(), target: target.as_fd() };
-            copy.folder(&open_folder(CWD, layer)?, &target, b".")?;
-        }
-        Ok(())
+        Ok(flatten(&image.layers, into)?)
     }
+}
+
+/// Copies unpacked layers, the lowest first, into a folder, for who has nothing but their paths.
+///
+/// # Errors
+/// As [`Store::flatten`].
+pub fn flatten<P: AsRef<Path>>(layers: &[P], into: &Path) -> io::Result<()> {
+    let target = open_folder(CWD, into)?;
+    let as_root = rustix::process::geteuid().is_root();
+    for layer in layers {
+        let mut copy = Copy { as_root, links: BTreeMap::new(), target: target.as_fd() };
+        copy.folder(&open_folder(CWD, layer.as_ref())?, &target, b".")?;
+    }
+    Ok(())
 }
 
 /// One layer on its way.

@@ -38,6 +38,7 @@ use self::index::Index;
 pub use self::{
     adding::Adding,
     download::Download,
+    flatten::flatten,
     progress::{Progress, Quiet},
     removing::{InUse, Removed, Removing},
     sizes::Size,

@@ -34,7 +34,7 @@ use self::{
     puller::Puller,
 };
 use crate::{
-    disk::room::Shortage,
+    disk::room::{Resource, Shortage},
     lifecycle::{Cause, PodEvent, Severity},
     machine::probe::Isolation,
     sandbox::layers::Manner,
@@ -67,6 +67,7 @@ pub struct Images {
     pub store: Store,
     wanted: Wanted,
     can_show: bool,
+    has_to_copy: bool,
     registries: Registries,
     user_home: Option<PathBuf>,
     clock: Clock,
@@ -140,6 +141,7 @@ impl Images {
             store: options.store,
             wanted: options.wanted,
             can_show: can_show(options.isolation),
+            has_to_copy: has_to_copy(options.isolation),
             registries: Registries::new(registries)?,
             user_home: options.user_home,
             clock,
@@ -195,15 +197,18 @@ impl Images {
         .await
     }
 
-    /// Removes images that no pod of the node was made from. Blocks, also while others pull.
+    /// Removes images that no pod of the node was made from, the least recently used first. Blocks, also while others
+    /// pull.
     ///
     /// # Errors
     /// If the store or the pods cannot be read.
-    pub fn collect(&self, node: &Path, _shortage: &Shortage) -> Result<Removed, StoreError> {
-        if !self.store.folder().exists() {
-            return Ok(Removed::default());
-        }
-        self.store.removing()?.prune(&|| choice::in_use(node))
+    pub fn collect(&self, node: &Path, shortage: &Shortage) -> Result<Removed, StoreError> {
+        let bytes = match shortage.resource {
+            Resource::Bytes => shortage.missing(),
+            // How many an image takes nobody has counted.
+            Resource::Inodes => u64::MAX,
+        };
+        self.store.collect_oldest(bytes, &|| choice::in_use(node))
     }
 
     async fn is_stored(&self, name: &Name) -> Result<bool, Cause> {
@@ -274,7 +279,15 @@ impl Images {
         let size = self.choose_image(request, pulled.digest).await?;
         let waited = self.since(asked_at);
         tell(Telling::normal("Pulled", wording::pulled(&request.image, pulled.took, waited, size)));
+        self.tell_copy(request, tell);
         Ok(())
+    }
+
+    fn tell_copy(&self, request: &Request, tell: Tell<'_>) {
+        if self.has_to_copy {
+            let message = wording::copied(&request.image);
+            tell(Telling { severity: Severity::Warning, reason: "ImageCopied", message });
+        }
     }
 
     async fn fetch(&self, request: &Arc<Request>, name: &Reference) -> Result<Pulled, String> {
@@ -311,6 +324,7 @@ impl Images {
         let digest = digest.await?.ok_or_else(|| cause("ImageInspectError", "the image was removed".to_owned()))?;
         self.choose_image(request, digest).await?;
         tell(Telling::normal("Pulled", wording::present(&request.image)));
+        self.tell_copy(request, tell);
         Ok(())
     }
 
@@ -325,6 +339,10 @@ impl Images {
             let _turn = request.told.lock();
             let chosen = Chosen { image: request.image.clone(), digest: Some(digest), stop_signal: signal };
             choice::record(&request.folder, &request.container, chosen).map_err(internal)?;
+            // A full disk keeps nobody from starting.
+            if let Err(error) = store.touch(digest) {
+                tracing::debug!(%error, "cannot note that an image is used");
+            }
             Ok(image.size())
         })
         .await
@@ -345,7 +363,12 @@ impl Telling {
 
 /// Whether containers can see an image at all.
 pub fn can_show(isolation: Isolation) -> bool {
-    matches!(isolation, Isolation::Namespaces { files: Manner::CopyOnWrite, .. })
+    matches!(isolation, Isolation::Namespaces { .. })
+}
+
+/// Whether that needs a copy.
+fn has_to_copy(isolation: Isolation) -> bool {
+    matches!(isolation, Isolation::Namespaces { files: Manner::ReadOnly, .. })
 }
 
 /// Runs what reads files or waits for locks in a thread that may.

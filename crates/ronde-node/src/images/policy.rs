@@ -124,7 +124,7 @@ impl fmt::Display for WhyHost {
             Self::Named => "it is the name of this machine",
             Self::Wanted => "`--images host`",
             Self::InvalidName => "not an image name",
-            Self::CannotShow => "this machine cannot show images",
+            Self::CannotShow => "pods have no isolation",
             Self::Never => "not stored here, and the pull policy is Never",
             Self::Unreachable => "cannot reach its registry",
             Self::Missing => "its registry does not have it",
@@ -140,10 +140,9 @@ pub fn first(case: &Case<'_>) -> Step {
         _ if case.wanted == Wanted::Host => Step::Host(WhyHost::Wanted),
         Name::Invalid(error) if is_strict => Step::Refuse(cause("InvalidImageName", error.to_string())),
         Name::Invalid(_) => Step::Host(WhyHost::InvalidName),
-        Name::Image(_) if !case.can_show && is_strict => Step::Refuse(cause(
-            "CreateContainerError",
-            "this machine has no overlay file system, which images need".to_owned(),
-        )),
+        Name::Image(_) if !case.can_show && is_strict => {
+            Step::Refuse(cause("CreateContainerError", "pods without isolation cannot run from images".to_owned()))
+        }
         Name::Image(_) if !case.can_show => Step::Host(WhyHost::CannotShow),
         Name::Image(_) if case.is_stored && case.policy != Policy::Always => Step::Stored,
         Name::Image(_) if case.policy != Policy::Never => {
@@ -223,7 +222,7 @@ mod tests {
     fn where_images_cannot_be_shown_no_registry_is_asked() {
         let name = Name::parse("a");
         for (wanted, expected) in
-            [(Wanted::Auto, "host: this machine cannot show images"), (Wanted::Pull, "CreateContainerError")]
+            [(Wanted::Auto, "host: pods have no isolation"), (Wanted::Pull, "CreateContainerError")]
         {
             let case =
                 Case { text: "a", name: &name, wanted, policy: Policy::Always, is_stored: true, can_show: false };

@@ -33,6 +33,10 @@ pub fn missing_secrets(names: &[String]) -> String {
     format!("Unable to retrieve some image pull secrets ({names}); attempting to pull the image may not succeed.")
 }
 
+pub fn copied(image: &str) -> String {
+    format!("Image \"{image}\" is copied for the container: this machine has no overlay file system")
+}
+
 pub fn not_pulled(image: &str, why: WhyHost) -> String {
     format!("Image \"{image}\" is not pulled ({why}): the container sees this machine's own files")
 }

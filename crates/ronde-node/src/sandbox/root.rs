@@ -59,7 +59,8 @@ pub fn build_and_enter(plan: &RootPlan<'_>) -> io::Result<()> {
     let base = plan.folder.join("root");
     make_folder(&base, 0o755)?;
     match plan.layers {
-        [Layer::Image { lowers }] => image::mount(plan.folder, &base, lowers, plan.user_attributes)?,
+        [Layer::Image { lowers, is_copied: false }] => image::mount(plan.folder, &base, lowers, plan.user_attributes)?,
+        [Layer::Image { lowers, is_copied: true }] => image::copy(&base, lowers)?,
         _ => mount_bind(&base, &base).map_err(|error| named(error, "mount", "/"))?,
     }
     let root = paths::open_root(&base)?;

@@ -17,7 +17,7 @@ use crate::{
     orphans,
     sandbox::{
         cgroup::{Hierarchy, Limits},
-        layers::{Layer, OWN},
+        layers::{Layer, Manner, OWN},
         spec::{ContainerSpec, Mount, Pids, Root, Source, Terminal},
     },
     supervisor::folder::PodFolder,
@@ -216,9 +216,11 @@ fn absolute(folder: &str) -> String {
 fn root(inputs: &Inputs<'_>, container: &Container) -> Root {
     match inputs.isolation {
         Isolation::None => Root::Machine,
-        Isolation::Namespaces { user_attributes, .. } => Root::Layers {
+        Isolation::Namespaces { user_attributes, files } => Root::Layers {
             layers: match &inputs.image {
-                Some(image) => vec![Layer::Image { lowers: image.lowers.clone() }],
+                Some(image) => {
+                    vec![Layer::Image { lowers: image.lowers.clone(), is_copied: files == Manner::ReadOnly }]
+                }
                 None => inputs.layers.clone(),
             },
             read_only: of_container(container, |context| context.read_only_root_filesystem) == Some(true),

@@ -1,8 +1,11 @@
-//! `ronde image list`: one row for each name. Sizes are those of registries: of what is packed.
+//! `ronde image list`: one row for each name, with what the image takes on disk.
 
 use std::collections::BTreeMap;
 
-use ronde_images::{Digest, Image, Reference, Store};
+use ronde_images::{
+    Digest, Image, Reference, Store,
+    store::{Size, StoreError},
+};
 use serde_json::{Value, json};
 
 use super::{ImageError, SHORT_DIGEST, failed, size};
@@ -12,16 +15,18 @@ use crate::{
     table::{Layout, View},
 };
 
+/// What images take on disk, by their manifests.
+type Sizes = BTreeMap<Digest, Size>;
+
 /// Lists the images of this machine.
 pub fn run(store: &Store, output: ImageOutput, context: &Context) -> Result<(), ImageError> {
-    let images = store.list().map_err(failed)?;
+    let (images, sizes) = read(store).map_err(failed)?;
     if images.is_empty() && output != ImageOutput::Json {
         context.printer.say("no images on this machine (`ronde image pull IMAGE` adds one)");
     }
     match output {
         ImageOutput::Table => {
-            let view = View { wide: false, namespace: false };
-            for line in Layout::new(view).render(&table(&images)) {
+            for line in Layout::new(View { wide: false, namespace: false }).render(&table(&images, &sizes)) {
                 context.printer.data(line);
             }
         }
@@ -31,51 +36,38 @@ pub fn run(store: &Store, output: ImageOutput, context: &Context) -> Result<(), 
             }
         }
         ImageOutput::Json => {
-            let shares = Shares::of(&images);
-            let all: Vec<Value> = images.iter().map(|image| described(image, shares.shared(image))).collect();
+            let all: Vec<Value> = images.iter().map(|image| described(image, size_of(&sizes, image))).collect();
             context.printer.data(format_args!("{:#}", Value::from(all)));
         }
     }
     Ok(())
 }
 
-/// How many images have a part.
-struct Shares(BTreeMap<Digest, usize>);
-
-impl Shares {
-    fn of(images: &[Image]) -> Self {
-        let mut counts = BTreeMap::new();
-        for part in images.iter().flat_map(|image| image.manifest.descriptors()) {
-            *counts.entry(part.digest).or_default() += 1;
-        }
-        Self(counts)
-    }
-
-    /// Returns how much of an image others have too.
-    fn shared(&self, image: &Image) -> u64 {
-        let is_shared = |digest: &Digest| self.0.get(digest).is_some_and(|count| *count > 1);
-        image.manifest.descriptors().filter(|part| is_shared(&part.digest)).map(|part| part.size).sum()
-    }
+fn read(store: &Store) -> Result<(Vec<Image>, Sizes), StoreError> {
+    Ok((store.list()?, store.sizes()?))
 }
 
-fn table(images: &[Image]) -> Value {
+/// One that came in between has no size yet.
+fn size_of(sizes: &Sizes, image: &Image) -> Size {
+    sizes.get(&image.digest).copied().unwrap_or_default()
+}
+
+fn table(images: &[Image], sizes: &Sizes) -> Value {
     let columns = ["Image", "Digest", "Layers", "Size", "Shared", "Own"];
     let columns = columns.map(|name| json!({"name": name, "priority": 0}));
-    let shares = Shares::of(images);
-    let rows: Vec<Value> = images.iter().flat_map(|image| rows(image, shares.shared(image))).collect();
+    let rows: Vec<Value> = images.iter().flat_map(|image| rows(image, size_of(sizes, image))).collect();
     json!({"columnDefinitions": columns, "rows": rows})
 }
 
-fn rows(image: &Image, shared: u64) -> Vec<Value> {
+fn rows(image: &Image, on_disk: Size) -> Vec<Value> {
     let digest: String = image.digest.hex().chars().take(SHORT_DIGEST).collect();
-    let (layers, all) = (image.layers.len().to_string(), image.size());
-    let sizes = [all, shared, all.saturating_sub(shared)].map(size);
-    let row = |name: &Reference| json!({"cells": [name.familiar(), digest, layers, sizes[0], sizes[1], sizes[2]]});
+    let layers = image.layers.len().to_string();
+    let [total, shared, own] = [on_disk.total, on_disk.shared, on_disk.own].map(size);
+    let row = |name: &Reference| json!({"cells": [name.familiar(), digest, layers, total, shared, own]});
     image.names.iter().map(row).collect()
 }
 
-fn described(image: &Image, shared: u64) -> Value {
-    let own = image.size().saturating_sub(shared);
-    json!({"names": image.names, "digest": image.digest, "layers": image.layers.len(), "size": image.size(),
-        "shared": shared, "own": own})
+fn described(image: &Image, on_disk: Size) -> Value {
+    json!({"names": image.names, "digest": image.digest, "layers": image.layers.len(), "size": on_disk.total,
+        "shared": on_disk.shared, "own": on_disk.own})
 }
