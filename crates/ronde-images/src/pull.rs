@@ -2,7 +2,7 @@
 //!
 //! First the manifest, then everything that it names, several parts at once; each layer is unpacked as soon as it is
 //! here, while others are still on their way; at last the image gets its name. Dropping the future stops a pull, and
-//! the next one goes on where it was. What is here already is not asked for again, except the manifest of a tag.
+//! the next one goes on where it was. What is here already is not fetched again, except the manifest.
 //!
 //! Asking is asynchronous; files are written and layers unpacked by threads for blocking work.
 

@@ -212,8 +212,8 @@ impl Repository {
             if download.at.saturating_sub(before) >= PROGRESS_MIN {
                 backoff.reset();
             }
-            // The network may be gone for a moment; whoever asks for the first time wants to know at once.
-            if failure.error.is_unreachable() && download.at > 0 {
+            // The manifest came over the same network, which may be gone for a moment.
+            if failure.error.is_unreachable() {
                 failure = Failure::passing(failure.error);
             }
             backoff.wait(failure).await?;
@@ -279,18 +279,16 @@ impl Repository {
             }
             other => other.map_err(RegistryError::from)?,
         };
-        if answer.response.status() != StatusCode::UNAUTHORIZED || !is_own {
-            return Ok(answer);
+        if !is_own || answer.response.status() != StatusCode::UNAUTHORIZED {
+            return accepted(answer).await;
         }
         shared.tokens.remove(&asker.key());
         let Some(proof) = asker.answer(&challenges(&answer)).await? else { return Err(refused(&mut answer).await) };
-        let (mut answer, _) =
-            self.follow(&asker, host, path, headers, Some(&proof)).await.map_err(RegistryError::from)?;
+        let (answer, _) = self.follow(&asker, host, path, headers, Some(&proof)).await.map_err(RegistryError::from)?;
         if answer.response.status() == StatusCode::UNAUTHORIZED {
             shared.tokens.remove(&asker.key());
-            return Err(refused(&mut answer).await);
         }
-        Ok(answer)
+        accepted(answer).await
     }
 
     /// Sends a request and follows redirects. The proof goes to the registry only, and not to where it points.
@@ -420,6 +418,14 @@ fn next_url(url: &Url, answer: &Answer) -> Result<Option<Url>, SendError> {
 fn challenges(answer: &Answer) -> Vec<Challenge> {
     let headers = answer.response.headers().get_all(WWW_AUTHENTICATE);
     headers.iter().filter_map(|value| value.to_str().ok()).flat_map(Challenge::parse).collect()
+}
+
+/// Makes a failure of an answer to somebody who may not have what was asked for.
+async fn accepted(mut answer: Answer) -> Result<Answer, Failure> {
+    match answer.response.status() {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(refused(&mut answer).await),
+        _ => Ok(answer),
+    }
 }
 
 /// Makes the failure of an answer that is no success, with the reason in its body.

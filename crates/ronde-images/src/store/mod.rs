@@ -136,7 +136,8 @@ impl Store {
     pub fn find(&self, name: &Reference) -> Result<Option<Image>, StoreError> {
         let index = self.index()?;
         let digest = name.digest().filter(|digest| index.images.values().any(|known| known == digest));
-        let digest = digest.or_else(|| index.images.get(name).copied().filter(|_| name.digest().is_none()));
+        // A digest in a name may also be that of an index of several platforms.
+        let digest = digest.or_else(|| index.images.get(name).copied());
         digest.map(|digest| self.image(&index, digest)).transpose()
     }
 

@@ -118,7 +118,7 @@ struct Server {
 impl Server {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         let (head, body) = request.into_parts();
-        let body = body.collect().await.map(|whole| whole.to_bytes()).unwrap_or_default();
+        let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         let seen = self.note(&head, &body);
         let act = (self.decide)(&seen);
         if let Act::Answer(status, headers, body) = act {

@@ -169,10 +169,8 @@ async fn wrong_content_is_never_used() {
 async fn too_much_content_is_never_used() {
     let Some(world) = world() else { return };
     let (registry, _) = world.filled_registry();
-    let act = |seen: &Seen| match seen.is_blob() {
-        true => Act::Answer(StatusCode::OK, vec![], "x".repeat(400_000)),
-        false => Act::Pass,
-    };
+    let too_much = || Act::Answer(StatusCode::OK, vec![], "x".repeat(400_000));
+    let act = move |seen: &Seen| if seen.is_blob() { too_much() } else { Act::Pass };
     let (name, _front) = front(registry.port, act).await;
     let fault = world.pull(&name).await.unwrap_err().to_string();
     assert!(fault.contains(" is longer than the "), "{fault}");

@@ -1,6 +1,6 @@
 //! Who may pull what, and where secrets go: to the registry and its token server, and nowhere else.
 
-use std::{os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fs_err as fs;
@@ -9,7 +9,7 @@ use ronde_images::{Keyring, Login};
 
 use crate::{
     front::{Act, Front, Seen},
-    world::{PASSWORD, Registry, RegistryOptions, USER, World, world},
+    world::{PASSWORD, Registry, RegistryOptions, USER, World, digest_of, world},
 };
 
 fn registry_with_password(world: &World) -> (Registry, String) {
@@ -38,7 +38,7 @@ async fn a_password_opens_a_registry_and_a_wrong_one_does_not() {
     }
     // The longer path is tried first, and then the other.
     let both = keyring(&[(&host, right), (&format!("{host}/team"), wrong)]);
-    assert_eq!(world.pull_as(&name, &both).await.unwrap().digest.to_string(), registry.digest(&name));
+    assert_eq!(world.pull_as(&name, &both).await.unwrap().digest.to_string(), digest_of(&name));
 }
 
 #[tokio::test]
@@ -59,15 +59,12 @@ async fn content_elsewhere_is_fetched_without_the_password() {
     let open = world.registry();
     let elsewhere = Front::start(open.port, |_: &Seen| Act::Pass).await;
     let target = format!("http://{}", elsewhere.host());
-    let front = Front::start(registry.port, move |seen: &Seen| match seen.is_blob() {
-        true => Act::Answer(
-            StatusCode::TEMPORARY_REDIRECT,
-            vec![(header::LOCATION, format!("{target}{}", seen.path))],
-            String::new(),
-        ),
-        false => Act::Pass,
-    })
-    .await;
+    let redirect = move |path: &str| {
+        let location = (header::LOCATION, format!("{target}{path}"));
+        Act::Answer(StatusCode::TEMPORARY_REDIRECT, vec![location], String::new())
+    };
+    let decide = move |seen: &Seen| if seen.is_blob() { redirect(&seen.path) } else { Act::Pass };
+    let front = Front::start(registry.port, decide).await;
     let through = name.replace(&registry.host(), &front.host());
     let keyring = keyring(&[(&front.host(), Login::new(USER, PASSWORD))]);
     world.pull_as(&through, &keyring).await.unwrap();
@@ -95,6 +92,32 @@ async fn front_with_tokens(registry: u16, is_good: impl Fn(&Seen) -> bool + Send
         }
     })
     .await
+}
+
+#[tokio::test]
+async fn a_login_without_the_right_is_not_the_last_one() {
+    let Some(world) = world() else { return };
+    let (registry, _) = world.filled_registry();
+    let expected = format!("Basic {}", STANDARD.encode("bob:b"));
+    let front = Front::start(registry.port, move |seen: &Seen| match seen.header(header::AUTHORIZATION) {
+        Some(login) if login == expected => Act::Pass,
+        Some(_) => {
+            let body = r#"{"errors":[{"code":"DENIED","message":"requested access to the resource is denied"}]}"#;
+            Act::Answer(StatusCode::FORBIDDEN, vec![], body.to_owned())
+        }
+        None => {
+            let challenge = (header::WWW_AUTHENTICATE, "Basic realm=\"r\"".to_owned());
+            Act::Answer(StatusCode::UNAUTHORIZED, vec![challenge], String::new())
+        }
+    })
+    .await;
+    let (host, name) = (front.host(), format!("{}/team/app:1", front.host()));
+    let (alice, bob) = ((host.as_str(), Login::new("alice", "a")), (host.as_str(), Login::new("bob", "b")));
+    let fault = world.pull_as(&name, &keyring(std::slice::from_ref(&alice))).await.unwrap_err();
+    assert_eq!(fault.to_string(), format!("{name}: denied: requested access to the resource is denied"));
+    let fault = world.pull(&name).await.unwrap_err();
+    assert_eq!(fault.to_string(), format!("{name}: 401 unauthorized"));
+    world.pull_as(&name, &keyring(&[alice, bob])).await.unwrap();
 }
 
 const QUERY: &str = "service=s&scope=repository%3Ateam%2Fapp%3Apull";

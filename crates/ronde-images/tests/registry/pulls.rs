@@ -9,14 +9,14 @@ use ronde_images::{
     manifest::{DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST},
 };
 
-use crate::world::{LAYER_SIZE, Registry, reference, run, world};
+use crate::world::{LAYER_SIZE, Registry, digest_of, reference, run, world};
 
 #[tokio::test]
 async fn an_image_is_pulled_by_tag_and_found_whole_by_digest() {
     let Some(world) = world() else { return };
     let (registry, name) = world.filled_registry();
     let first = world.pull(&name).await.unwrap();
-    assert_eq!(first.digest.to_string(), registry.digest(&name));
+    assert_eq!(first.digest.to_string(), digest_of(&name));
 
     let image = world.find(&name).unwrap();
     assert_eq!((image.config.config.cmd.clone(), image.layers.len()), (vec!["/file-0".to_owned()], 3));
@@ -43,7 +43,7 @@ async fn images_share_layers_and_may_be_in_dockers_format() {
     let docker = registry.push(&image, "team/docker:1", &["--format", "v2s2"]);
     let first = world.pull(&oci).await.unwrap();
     let second = world.pull(&docker).await.unwrap();
-    assert_eq!(second.digest.to_string(), registry.digest(&docker));
+    assert_eq!(second.digest.to_string(), digest_of(&docker));
     assert_ne!(second.digest, first.digest);
     assert!(second.bytes < 5000, "only the documents differ: {second:?}");
     let manifest = world.find(&docker).unwrap().manifest;
@@ -71,10 +71,16 @@ async fn of_several_platforms_that_of_this_machine_is_taken() {
     let other = registry.push(&format!("oci:{other_image}"), "team/app:other", &[]);
 
     let here = Platform::of_this_machine();
-    let entries = [entry(&registry, &other, "s390x"), entry(&registry, &own, &here.architecture)];
+    let entries = [entry(&other, "s390x"), entry(&own, &here.architecture)];
     put_index(&registry, "team/app", "multi", &entries).await;
     let pulled = world.pull(&format!("{}/team/app:multi", registry.host())).await.unwrap();
-    assert_eq!(pulled.digest.to_string(), registry.digest(&own));
+    assert_eq!(pulled.digest.to_string(), digest_of(&own));
+
+    // The digest of the index means the same image.
+    let by_digest =
+        format!("{0}/team/app@{1}", registry.host(), digest_of(&format!("{}/team/app:multi", registry.host())));
+    assert_eq!(world.pull(&by_digest).await.unwrap(), ronde_images::Pulled { bytes: 0, ..pulled });
+    assert_eq!(world.find(&by_digest).unwrap().digest, pulled.digest);
 
     put_index(&registry, "team/app", "foreign", &entries[..1]).await;
     let fault = world.pull(&format!("{}/team/app:foreign", registry.host())).await.unwrap_err();
@@ -95,7 +101,7 @@ async fn what_is_not_there_is_missing_and_who_is_not_there_is_out_of_reach() {
         assert!(fault.is_missing() && !fault.is_unreachable());
     }
     let resolved = ronde_images::resolve(&world.registries(), &Keyring::default(), &reference(&name)).await.unwrap();
-    assert_eq!(resolved.digest.to_string(), registry.digest(&name));
+    assert_eq!(resolved.digest.to_string(), digest_of(&name));
     let host = registry.host();
     drop(registry);
     let fault = world.pull(&name).await.unwrap_err();
@@ -111,11 +117,11 @@ async fn a_host_without_a_name_is_out_of_reach() {
     assert!(fault.is_unreachable(), "{fault}");
 }
 
-fn entry(registry: &Registry, name: &str, architecture: &str) -> serde_json::Value {
+fn entry(name: &str, architecture: &str) -> serde_json::Value {
     let arguments = ["inspect", "--tls-verify=false", "--raw", &format!("docker://{name}")];
     let size = run("skopeo", &arguments).len();
     serde_json::json!({
-        "mediaType": OCI_MANIFEST, "digest": registry.digest(name), "size": size,
+        "mediaType": OCI_MANIFEST, "digest": digest_of(name), "size": size,
         "platform": {"os": "linux", "architecture": architecture},
     })
 }

@@ -175,14 +175,6 @@ impl Registry {
         run("skopeo", &[&common[..], options, &ends].concat());
         name
     }
-
-    /// Returns the digest of an image as skopeo sees it.
-    pub fn digest(&self, name: &str) -> String {
-        let credentials = format!("{USER}:{PASSWORD}");
-        let options = ["--tls-verify=false", "--creds", &credentials, "--raw", &format!("docker://{name}")];
-        let manifest = run("skopeo", &[&["inspect"][..], &options].concat());
-        ronde_images::Digest::of_bytes(&manifest).to_string()
-    }
 }
 
 impl Drop for Registry {
@@ -190,6 +182,14 @@ impl Drop for Registry {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Returns the digest of an image as skopeo sees it.
+pub fn digest_of(name: &str) -> String {
+    let credentials = format!("{USER}:{PASSWORD}");
+    let image = format!("docker://{name}");
+    let manifest = run("skopeo", &["inspect", "--tls-verify=false", "--creds", &credentials, "--raw", &image]);
+    ronde_images::Digest::of_bytes(&manifest).to_string()
 }
 
 /// Runs a program, and returns what it prints.
