@@ -20,7 +20,8 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use ronde_images::{
-    Digest, Image, Reference, Store, pull,
+    Digest, Image, Reference, Store,
+    pull::{self, PullError},
     registry::{Keyring, Registries, RegistriesOptions, RegistryError},
     store::{Quiet, Removed, StoreError},
 };
@@ -254,12 +255,8 @@ impl Images {
             Ok(keyring) => keyring,
             Err(cause) => return Answer::Failed(cause.message),
         };
-        match pull::resolve(&self.registries, &keyring, name).await {
-            Ok(_) => Answer::Has,
-            Err(error) if error.is_unreachable() => Answer::Unreachable(Causes(&error).to_string()),
-            Err(error) if error.is_missing() => Answer::Missing(Causes(&error).to_string()),
-            Err(error) => Answer::Failed(Causes(&error).to_string()),
-        }
+        let resolved = pull::resolve(&self.registries, &keyring, name).await;
+        resolved.map_or_else(|error| answer_of(&error), |_| Answer::Has)
     }
 
     async fn keyring(&self, request: &Arc<Request>) -> Result<Keyring, Cause> {
@@ -361,6 +358,24 @@ impl Telling {
     }
 }
 
+/// Tells what a failure to ask means. Whoever answers in a registry's place, as networks with a login page do, is none.
+fn answer_of(error: &PullError) -> Answer {
+    let why = Causes(error).to_string();
+    match error {
+        PullError::Registry { reason, .. } if reason.is_missing() => Answer::Missing(why),
+        PullError::Registry {
+            reason:
+                RegistryError::Unreachable { .. }
+                | RegistryError::Tls { .. }
+                | RegistryError::Broken { .. }
+                | RegistryError::Protocol { .. }
+                | RegistryError::NoHost(_),
+            ..
+        } => Answer::Unreachable(why),
+        _ => Answer::Failed(why),
+    }
+}
+
 /// Whether containers can see an image at all.
 pub fn can_show(isolation: Isolation) -> bool {
     matches!(isolation, Isolation::Namespaces { .. })
@@ -383,4 +398,26 @@ fn internal(error: impl std::fmt::Display) -> Cause {
 #[expect(clippy::needless_pass_by_value, reason = "it is the end of a chain of results")]
 fn not_inspected(error: StoreError) -> Cause {
     cause("ImageInspectError", error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_no_registry_counts_as_none() {
+        let (host, text) = (|| "registry.test".to_owned(), || "why".to_owned());
+        let check = |reason: RegistryError, expected: fn(String) -> Answer| {
+            let error = PullError::Registry { name: "a".to_owned(), reason };
+            assert_eq!(answer_of(&error), expected(Causes(&error).to_string()));
+        };
+        check(RegistryError::Unreachable { host: host(), cause: text() }, Answer::Unreachable);
+        check(RegistryError::Tls { host: host(), cause: text() }, Answer::Unreachable);
+        check(RegistryError::Broken { host: host(), cause: text() }, Answer::Unreachable);
+        check(RegistryError::Protocol { host: host(), what: text() }, Answer::Unreachable);
+        check(RegistryError::NotFound, Answer::Missing);
+        check(RegistryError::Denied { reason: text() }, Answer::Missing);
+        let busy = http::StatusCode::TOO_MANY_REQUESTS;
+        check(RegistryError::Status { status: busy, reason: text() }, Answer::Failed);
+    }
 }
