@@ -16,14 +16,20 @@ use serde_json::json;
 
 use crate::{
     Descriptor, Digest, Manifest, Platform, Reference,
-    manifest::{self, DOCUMENT_SIZE_MAX, Document, Index, LAYERS_MAX, OCI_CONFIG, OCI_INDEX, OCI_MANIFEST},
+    manifest::{
+        self, Compression, DOCUMENT_SIZE_MAX, Document, Index, LAYERS_MAX, OCI_CONFIG, OCI_INDEX, OCI_MANIFEST,
+    },
     reference,
-    store::{Store, StoreError, Work},
+    store::{Adding, Progress, Store, StoreError},
     unpack::{self, BLOCK, Options, UnpackError, file_header},
+    zstd,
 };
 
 const LAYER_TAR: &str = "application/vnd.oci.image.layer.v1.tar";
 const LAYER_GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+const LAYER_ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
+/// What is read at a time.
+const CHUNK: usize = 1 << 17;
 /// Archives with more are made to be trouble.
 const IMAGES_MAX: usize = 1000;
 /// How deep an index may point to an index.
@@ -56,11 +62,13 @@ pub enum ArchiveError {
     TooMany,
     #[error("there is no image `{0}`")]
     Missing(String),
+    #[error("the packed layers of `{0}` were removed to free disk space; pull or load it again")]
+    Unpacked(String),
 }
 
 /// Where an image comes from.
 pub enum Input<'a> {
-    /// A tar archive, perhaps compressed with gzip.
+    /// A tar archive, perhaps compressed with gzip or zstd.
     Stream(&'a mut dyn Read),
     Folder(&'a Path),
 }
@@ -73,35 +81,57 @@ pub struct Loaded {
 }
 
 /// Loads all images of an archive. A given name is for the only one.
-pub fn load(work: &mut Work, input: Input<'_>, name: Option<&Reference>) -> Result<Vec<Loaded>, ArchiveError> {
+pub fn load(
+    adding: &Adding,
+    input: Input<'_>,
+    name: Option<&Reference>,
+    progress: &dyn Progress,
+) -> Result<Vec<Loaded>, ArchiveError> {
     match input {
-        Input::Folder(path) => load_folder(work, path, name),
+        Input::Folder(path) => load_folder(adding, path, name, progress),
         Input::Stream(reader) => {
-            let folder = work.temporary();
-            fs::create_dir(&folder)?;
-            let mut start = [0; 2];
+            let temporary = adding.temporary_folder()?;
+            let folder = temporary.path();
+            let mut start = [0; 4];
             reader.read_exact(&mut start)?;
-            let mut whole = io::Read::chain(&start[..], reader);
+            let whole = buffered(io::Read::chain(&start[..], reader));
             // Its files are ours: owners mean nothing outside of layers.
             let options = Options { as_root: false, ..Options::of_caller() };
-            if start == [0x1f, 0x8b] {
-                unpack::unpack(&mut flate2::read::MultiGzDecoder::new(whole), &folder, options)?;
-            } else {
-                unpack::unpack(&mut whole, &folder, options)?;
-            }
-            let loaded = load_folder(work, &folder, name);
-            fs::remove_dir_all(&folder)?;
-            loaded
+            let mut decoder: Box<dyn io::BufRead> = match packed(start) {
+                Compression::None => Box::new(whole),
+                Compression::Gzip => Box::new(buffered(flate2::bufread::MultiGzDecoder::new(whole))),
+                Compression::Zstd => Box::new(buffered(zstd::Decoder::new(whole))),
+            };
+            unpack::unpack(&mut decoder, folder, options)?;
+            load_folder(adding, folder, name, progress)
         }
     }
 }
 
-fn load_folder(work: &mut Work, path: &Path, name: Option<&Reference>) -> Result<Vec<Loaded>, ArchiveError> {
+fn buffered<R: Read>(reader: R) -> io::BufReader<R> {
+    io::BufReader::with_capacity(CHUNK, reader)
+}
+
+/// Tells how bytes are packed by how they begin.
+fn packed(start: [u8; 4]) -> Compression {
+    match start {
+        zstd::MAGIC => Compression::Zstd,
+        [0x1f, 0x8b, ..] => Compression::Gzip,
+        _ => Compression::None,
+    }
+}
+
+fn load_folder(
+    adding: &Adding,
+    path: &Path,
+    name: Option<&Reference>,
+    progress: &dyn Progress,
+) -> Result<Vec<Loaded>, ArchiveError> {
     let files = Files::open(path)?;
     let found = if files.has("oci-layout") && files.has("index.json") {
-        put_oci(work, &files)?
+        put_oci(adding, &files)?
     } else if files.has("manifest.json") {
-        put_docker(work, &files)?
+        put_docker(adding, &files)?
     } else {
         return Err(ArchiveError::Unknown);
     };
@@ -116,7 +146,8 @@ fn load_folder(work: &mut Work, path: &Path, name: Option<&Reference>) -> Result
         if names.is_empty() {
             return Err(ArchiveError::Nameless);
         }
-        work.finish(digest, &names)?;
+        adding.unpack_all(digest, progress)?;
+        adding.name(digest, &names)?;
         loaded.push(Loaded { names, digest });
     }
     Ok(loaded)
@@ -159,12 +190,12 @@ impl Files {
 
 type Found = Vec<(Digest, Vec<Reference>)>;
 
-fn put_oci(work: &mut Work, files: &Files) -> Result<Found, ArchiveError> {
+fn put_oci(adding: &Adding, files: &Files) -> Result<Found, ArchiveError> {
     let index = Index::parse(&files.document("index.json", "index.json")?)?;
     // Names of one image come as several entries.
     let mut found: BTreeMap<Digest, Vec<Reference>> = BTreeMap::new();
     for entry in &index.manifests {
-        let digest = put_oci_image(work, files, entry, 0)?;
+        let digest = put_oci_image(adding, files, entry, 0)?;
         let names = found.entry(digest).or_default();
         if let Some(name) = annotated_name(entry) {
             names.push(name);
@@ -179,23 +210,23 @@ fn annotated_name(entry: &Descriptor) -> Option<Reference> {
     written.find(|text| text.contains([':', '/'])).and_then(|text| text.parse().ok())
 }
 
-fn put_oci_image(work: &mut Work, files: &Files, entry: &Descriptor, depth: u32) -> Result<Digest, ArchiveError> {
+fn put_oci_image(adding: &Adding, files: &Files, entry: &Descriptor, depth: u32) -> Result<Digest, ArchiveError> {
     let path = format!("blobs/sha256/{}", entry.digest.hex());
     let bytes = files.document(&path, "a manifest")?;
     entry.digest.verify(&bytes).map_err(StoreError::from)?;
     match Document::parse(&bytes, Some(entry.media_type.as_str()).filter(|said| !said.is_empty()))? {
         Document::Index(index) if depth < NESTING_MAX => {
             let chosen = index.choose(&Platform::of_this_machine())?;
-            put_oci_image(work, files, chosen, depth + 1)
+            put_oci_image(adding, files, chosen, depth + 1)
         }
         Document::Index(_) => Err(ArchiveError::Document("index.json")),
         Document::Manifest(manifest) => {
             for part in manifest.descriptors() {
-                if !work.has_blob(part.digest) {
-                    work.put_blob(&mut files.blob(part.digest)?, Some(part.digest))?;
+                if !adding.has_blob(part.digest) {
+                    adding.put_blob(&mut files.blob(part.digest)?, Some(part.digest))?;
                 }
             }
-            Ok(work.put_blob(&mut bytes.as_slice(), Some(entry.digest))?.0)
+            Ok(adding.put_blob(&mut bytes.as_slice(), Some(entry.digest))?.0)
         }
     }
 }
@@ -210,7 +241,7 @@ struct DockerImage {
     layers: Vec<String>,
 }
 
-fn put_docker(work: &mut Work, files: &Files) -> Result<Found, ArchiveError> {
+fn put_docker(adding: &Adding, files: &Files) -> Result<Found, ArchiveError> {
     let bytes = files.document("manifest.json", "manifest.json")?;
     let images: Vec<DockerImage> =
         serde_json::from_slice(&bytes).map_err(|_| ArchiveError::Document("manifest.json"))?;
@@ -220,31 +251,35 @@ fn put_docker(work: &mut Work, files: &Files) -> Result<Found, ArchiveError> {
     let mut found = Vec::new();
     for image in images {
         let names = image.repo_tags.iter().flatten().map(|name| name.parse()).collect::<Result<Vec<_>, _>>()?;
-        found.push((put_docker_image(work, files, &image)?, names));
+        found.push((put_docker_image(adding, files, &image)?, names));
     }
     Ok(found)
 }
 
 /// A docker-archive has no manifest of its own: we make the one that OCI would have.
-fn put_docker_image(work: &mut Work, files: &Files, image: &DockerImage) -> Result<Digest, ArchiveError> {
+fn put_docker_image(adding: &Adding, files: &Files, image: &DockerImage) -> Result<Digest, ArchiveError> {
     if image.layers.len() > LAYERS_MAX {
         return Err(ArchiveError::Document("manifest.json"));
     }
     let config = files.document(&image.config, "the image configuration")?;
-    let (digest, size) = work.put_blob(&mut config.as_slice(), None)?;
+    let (digest, size) = adding.put_blob(&mut config.as_slice(), None)?;
     let config = describe(OCI_CONFIG, digest, size);
     let mut layers = Vec::new();
     for path in &image.layers {
-        let mut start = [0; 2];
+        let mut start = [0; 4];
         files.file(path)?.read_exact(&mut start)?;
-        let media_type = if start == [0x1f, 0x8b] { LAYER_GZIP } else { LAYER_TAR };
-        let (digest, size) = work.put_blob(&mut files.file(path)?, None)?;
+        let media_type = match packed(start) {
+            Compression::None => LAYER_TAR,
+            Compression::Gzip => LAYER_GZIP,
+            Compression::Zstd => LAYER_ZSTD,
+        };
+        let (digest, size) = adding.put_blob(&mut files.file(path)?, None)?;
         layers.push(describe(media_type, digest, size));
     }
     let media_type = Some(OCI_MANIFEST.to_owned());
     let manifest = Manifest { schema_version: 2, media_type, config, layers, annotations: BTreeMap::new() };
     let bytes = serde_json::to_vec(&manifest).map_err(io::Error::other)?;
-    Ok(work.put_blob(&mut bytes.as_slice(), None)?.0)
+    Ok(adding.put_blob(&mut bytes.as_slice(), None)?.0)
 }
 
 fn describe(media_type: &str, digest: Digest, size: u64) -> Descriptor {
@@ -256,6 +291,9 @@ fn describe(media_type: &str, digest: Digest, size: u64) -> Descriptor {
 pub fn save(store: &Store, name: &Reference, output: &mut dyn Write) -> Result<(), ArchiveError> {
     let _use = store.hold()?;
     let image = store.find(name)?.ok_or_else(|| ArchiveError::Missing(name.familiar()))?;
+    if image.manifest.layers.iter().any(|layer| !store.blob(layer.digest).exists()) {
+        return Err(ArchiveError::Unpacked(name.familiar()));
+    }
     let manifest_size = fs::metadata(store.blob(image.digest))?.len();
     let path = |digest: Digest| format!("blobs/sha256/{}", digest.hex());
     let media_type = image.manifest.media_type.as_deref().unwrap_or(OCI_MANIFEST);

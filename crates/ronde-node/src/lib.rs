@@ -6,7 +6,7 @@
 //! `victim.rs` decide and are pure). `supervisor/` is the process per pod and its protocol; `sandbox/` is the inside
 //! of a container; `machine/` finds out what the machine allows, says what pods see of its files (`files.rs`) and
 //! makes the namespaces of an ordinary user; `net/` is bridge, names and services; `logs/` and `streams/` are what
-//! clients read and type, answered by `kubelet_api/`. `objects.rs` are the Node objects, `start.rs` puts it together,
+//! clients read and type, answered by `kubelet_api/`. `images/` chooses the files of containers and pulls images. `objects.rs` are the Node objects, `start.rs` puts it together,
 //! `sweep.rs` takes it down without a daemon, `orphans.rs` ends what outlived a supervisor, `instances/` finds
 //! instances by what the kernel knows of them and removes what is left of one, `presence.rs` tells whether a file
 //! that a process lives by is still there, `gpus.rs` knows whose GPUs are whose, `helper.rs` is the way into the
@@ -18,6 +18,7 @@ pub mod disk;
 pub mod env;
 pub mod gpus;
 pub mod helper;
+pub mod images;
 pub mod instances;
 pub mod kubelet_api;
 pub mod lifecycle;

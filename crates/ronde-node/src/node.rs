@@ -5,6 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr},
     os::unix::fs::MetadataExt as _,
     path::PathBuf,
+    sync::Arc,
 };
 
 use fs_err as fs;
@@ -15,6 +16,7 @@ use tokio::sync::watch;
 use crate::{
     disk::room::Shortage,
     gpus::Ledger,
+    images::Images,
     machine::probe::Isolation,
     net::Network,
     sandbox::{
@@ -47,8 +49,7 @@ pub struct Node {
     /// What stands in for an image's environment.
     pub machine_env: Vec<(String, String)>,
     /// The images of this machine, and what their names mean.
-    pub images: ronde_images::Store,
-    pub images_wanted: crate::worker::image::Wanted,
+    pub images: Arc<Images>,
     /// Folders that pods mount, read-only, by the CSI driver that they name for it.
     pub shared: BTreeMap<String, PathBuf>,
     /// Folders of the machine that no pod sees: ours.

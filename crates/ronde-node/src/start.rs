@@ -15,12 +15,14 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use parking_lot::Mutex;
 use ronde_apiserver::ServiceNetwork;
+use ronde_images::registry::RegistryError;
 use ronde_runtime::runner::Clock;
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     agent::{Agent, NodeAgent},
+    images::{Images, ImagesOptions, policy::Wanted},
     kubelet_api::KubeletApi,
     machine::{
         facts::Facts,
@@ -56,7 +58,11 @@ pub struct Options {
     /// What stands in for an image's environment.
     pub machine_env: Vec<(String, String)>,
     /// What image names mean.
-    pub images: crate::worker::image::Wanted,
+    pub images: Wanted,
+    /// Folders with the settings of registries.
+    pub registries: Vec<PathBuf>,
+    /// The home directory of the user, whose Docker credentials are used.
+    pub user_home: Option<PathBuf>,
     /// Folders that pods mount, read-only, by the CSI driver that they name for it.
     pub shared: BTreeMap<String, PathBuf>,
 }
@@ -70,6 +76,8 @@ pub enum StartError {
     Isolation { missing: Vec<Missing> },
     #[error("cannot set up the pod network")]
     Network { source: NetError },
+    #[error("cannot use the settings of registries")]
+    Registries { source: Box<RegistryError> },
     #[error("cannot register the node with the API server")]
     Announce { source: Box<kube::Error> },
 }
@@ -167,7 +175,7 @@ impl Prepared {
         // 3. The objects that say so.
         let now = clock.now();
         let hidden = vec![options.data_dir.to_string_lossy().into_owned()];
-        let files = MachineFiles::new(isolation, &hidden, &options.machine_env);
+        let files = MachineFiles::new(isolation, &hidden, &options.machine_env, options.images);
         let files = files.map_err(|source| StartError::Probe { source })?;
         let node = |name: &String| objects::build(name, &facts, &options.division, &host_ip.to_string(), now);
         let nodes = names.iter().map(|name| objects::with_files(node(name), &files));
@@ -179,8 +187,16 @@ impl Prepared {
                 .map_err(|source| StartError::Announce { source: Box::new(source) })?;
         }
         let pressure = watch::Sender::new(None);
-        let images = ronde_images::Store::new(options.data_dir.join("images"));
-        tasks.spawn(objects::images::keep(client.clone(), names.clone(), images.clone(), stop.clone()));
+        let images = ImagesOptions {
+            store: ronde_images::Store::new(options.data_dir.join("images")),
+            wanted: options.images,
+            isolation,
+            registries: options.registries,
+            user_home: options.user_home,
+        };
+        let images = Images::new(images, clock.clone(), tasks, stop);
+        let images = Arc::new(images.map_err(|source| StartError::Registries { source: Box::new(source) })?);
+        tasks.spawn(objects::images::keep(client.clone(), names.clone(), images.store.clone(), stop.clone()));
         let kept = objects::keep(client.clone(), names.clone(), clock.clone(), pressure.subscribe(), stop.clone());
         tasks.spawn(kept);
         // 4. The agent, with the pods that have been running all along.
@@ -196,7 +212,6 @@ impl Prepared {
             hierarchy: hierarchy.ok(),
             machine_env: options.machine_env,
             images,
-            images_wanted: options.images,
             shared: options.shared,
             hidden,
             host_ip,

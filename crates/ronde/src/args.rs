@@ -18,7 +18,7 @@ use ronde_text::quantity::Quantity;
 
 pub use self::{
     agent::{AgentArgs, AgentVerb, RshArgs},
-    image::{ImageArgs, ImageVerb},
+    image::{ImageArgs, ImageOutput, ImageVerb},
     install::{InstallArgs, UninstallArgs},
     submit::{
         BatchArgs, CommonArgs, ElasticArg, EtjobArgs, LauncherArgs, ManifestOutput, PytorchjobArgs, SubmitArgs,
@@ -262,15 +262,27 @@ pub struct NodeArgs {
     /// What the image names of pods mean.
     #[arg(long, value_name = "WHICH", default_value = "auto")]
     pub images: ImagesArg,
+
+    #[command(flatten)]
+    pub registries: RegistriesArgs,
+}
+
+/// How registries are reached.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct RegistriesArgs {
+    /// Folder with mirrors and certificates of registries, as `REGISTRY/hosts.toml` [default: `~/.config/ronde/registries`
+    /// unless root, and `/etc/ronde/registries`].
+    #[arg(long, value_name = "DIR")]
+    pub registries: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ImagesArg {
-    /// The image if it is stored here, else this machine's own files.
+    /// The image if it is stored here or a registry has it, else this machine's own files.
     Auto,
     /// This machine's own files.
     Host,
-    /// The image, or the pod waits: `ronde image load` brings it, as this version does not pull from registries.
+    /// The image, or the pod waits for it.
     Pull,
 }
 

@@ -50,6 +50,7 @@ mod partial_failure;
 mod printer;
 mod prune;
 mod queue;
+mod registries;
 mod resources;
 mod rsh;
 mod run;

@@ -1,14 +1,28 @@
 //! The images of this machine: blobs by their digests, layers unpacked once by their diffIDs, and names.
 //!
 //! A folder in the data directory, used by the `ronde image` verbs and the node at the same time. Everything gets its
-//! name when it is whole and on disk; what a killed process left is in `tmp`, which the next one that writes sweeps.
-//! Two locks of the kernel: `work.lock` is held by the one that changes the store, `use.lock` shared by whoever takes an
-//! image into use and exclusively while something is removed, so that nothing is removed between choosing and using it.
+//! name when it is whole and on disk; what a killed process left is in `tmp`, which is swept by the next one that is
+//! alone, and in `downloads`, where the next one that wants it goes on.
+//!
+//! Locks of the kernel, taken in this order: `work.lock`, shared by all that add ([`Adding`]) and held alone by who removes
+//! ([`Removing`]); a file in `downloads` or `locks` by who fetches or unpacks that content; `use.lock`, shared by whoever
+//! takes an image into use and held alone while something is removed, so that nothing is removed between choosing and
+//! using it; `index.lock` by who changes the names.
 
+mod adding;
+mod ahead;
+mod collect;
+mod download;
+mod flatten;
 mod index;
+mod layer;
+mod lock;
+mod progress;
+mod removing;
+mod sizes;
+mod temporary;
 #[cfg(test)]
 mod tests;
-mod work;
 
 use std::{
     collections::BTreeSet,
@@ -18,10 +32,17 @@ use std::{
 };
 
 use fs_err as fs;
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
 
 use self::index::Index;
-pub use self::work::{Removed, Work};
+pub use self::{
+    adding::Adding,
+    download::Download,
+    flatten::flatten,
+    progress::{Progress, Quiet},
+    removing::{InUse, Removed, Removing},
+    sizes::Size,
+};
 use crate::{Digest, ImageConfig, Manifest, Reference, digest, manifest, unpack::UnpackError};
 
 /// A passwd file with ten thousand users has less.
@@ -38,10 +59,10 @@ pub enum StoreError {
     Manifest(#[from] manifest::Error),
     #[error("cannot unpack layer {diff_id}: {source}")]
     Unpack { diff_id: Digest, source: UnpackError },
-    #[error("layers compressed with zstd are not supported yet")]
-    Zstd,
     #[error("the list of images cannot be read: {0}")]
     Index(serde_json::Error),
+    #[error("layer {0} is not unpacked")]
+    Layer(Digest),
     #[error("image `{0}` is in use by a pod")]
     InUse(String),
     #[error("there is no image `{0}`")]
@@ -115,7 +136,8 @@ impl Store {
     pub fn find(&self, name: &Reference) -> Result<Option<Image>, StoreError> {
         let index = self.index()?;
         let digest = name.digest().filter(|digest| index.images.values().any(|known| known == digest));
-        let digest = digest.or_else(|| index.images.get(name).copied().filter(|_| name.digest().is_none()));
+        // A digest in a name may also be that of an index of several platforms.
+        let digest = digest.or_else(|| index.images.get(name).copied());
         digest.map(|digest| self.image(&index, digest)).transpose()
     }
 
@@ -138,25 +160,23 @@ impl Store {
         if !self.folder.exists() {
             return Ok(Use { _lock: None });
         }
-        Ok(Use { _lock: Some(self.lock("use.lock", FlockOperation::LockShared)?) })
+        let file = lock::open(&self.folder.join("use.lock"))?;
+        lock::shared(&file)?;
+        Ok(Use { _lock: Some(file) })
     }
 
-    /// Waits until nobody else changes the store, and sweeps what was left unfinished.
-    pub fn work(&self) -> Result<Work, StoreError> {
-        fs::create_dir_all(&self.folder)?;
-        let lock = self.lock("work.lock", FlockOperation::LockExclusive)?;
-        Work::begin(self.clone(), lock)
+    /// Begins to add images. Waits while something is removed.
+    pub fn adding(&self) -> Result<Adding, StoreError> {
+        Adding::begin(self)
     }
 
-    fn lock(&self, name: &str, how: FlockOperation) -> io::Result<OwnedFd> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        let file = rustix::fs::open(self.folder.join(name), flags, Mode::from_raw_mode(0o600))?;
-        rustix::fs::flock(&file, how)?;
-        Ok(file)
+    /// Begins to remove. Waits until nobody adds: who still holds an [`Adding`] would wait for itself.
+    pub fn removing(&self) -> Result<Removing, StoreError> {
+        Removing::begin(self)
     }
 
     fn index(&self) -> Result<Index, StoreError> {
-        Index::read(&self.folder.join("index.json"))
+        Index::read(&self.folder)
     }
 
     pub(crate) fn blob(&self, digest: Digest) -> PathBuf {

@@ -1,16 +1,17 @@
 //! The headers of tar archives: old, ustar, pax and GNU. Pure: blocks in, entries out.
 //!
-//! Everything that a header says is untrusted. Extensions are bounded, because they are held in memory; sparse files are
-//! refused, because their sizes are said in ways that tools disagree about.
+//! Everything that a header says is untrusted. Extensions are bounded, because they are held in memory.
 
 use std::{
     collections::BTreeMap,
     io::{self, Read},
 };
 
+use super::sparse::{self, Sparse};
+
 pub const BLOCK: usize = 512;
 /// Paths have 4096 bytes at most, and extended attributes 64 KiB each.
-const EXTENSION_MAX: u64 = 1 << 20;
+pub const EXTENSION_MAX: u64 = 1 << 20;
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,15 +33,32 @@ pub struct Header {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
+    /// How many bytes of content follow in the archive.
     pub size: u64,
-    pub modified: i64,
+    pub modified: Time,
     /// What a link points to.
     pub target: Vec<u8>,
     pub device: (u32, u32),
     pub attributes: Vec<(String, Vec<u8>)>,
+    /// Where the content belongs in a file with holes.
+    pub sparse: Option<Sparse>,
 }
 
-fn invalid(what: &str) -> io::Error {
+/// Seconds since 1970, perhaps negative, and nanoseconds after them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Time {
+    pub seconds: i64,
+    pub nanoseconds: u32,
+}
+
+impl Header {
+    /// Returns how large the entry says that it is: with its holes, which are bounded too.
+    pub fn declared_size(&self) -> u64 {
+        self.sparse.as_ref().map_or(self.size, |sparse| sparse.size.max(self.size))
+    }
+}
+
+pub fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("not a valid tar archive: {what}"))
 }
 
@@ -57,7 +75,7 @@ pub fn read(reader: &mut impl Read) -> io::Result<Option<Header>> {
             b'g' => drop(read_extension(reader, size)?),
             b'L' => more.path = Some(text(&read_extension(reader, size)?).to_vec()),
             b'K' => more.target = Some(text(&read_extension(reader, size)?).to_vec()),
-            kind => return more.complete(&block, kind, size).map(Some),
+            kind => return more.complete(&block, kind, size, reader).map(Some),
         }
     }
 }
@@ -94,11 +112,13 @@ struct Extensions {
     path: Option<Vec<u8>>,
     target: Option<Vec<u8>>,
     pax: BTreeMap<String, Vec<u8>>,
+    /// Offsets and lengths in turn, as the oldest form of sparse files in pax has them.
+    segments: Vec<u64>,
 }
 
 impl Extensions {
     fn is_empty(&self) -> bool {
-        self.path.is_none() && self.target.is_none() && self.pax.is_empty()
+        self.path.is_none() && self.target.is_none() && self.pax.is_empty() && self.segments.is_empty()
     }
 
     /// Reads records of the form `LENGTH KEY=VALUE\n`.
@@ -113,38 +133,57 @@ impl Extensions {
             let record = record[blank + 1..].strip_suffix(b"\n").ok_or_else(wrong)?;
             let equals = record.iter().position(|byte| *byte == b'=').ok_or_else(wrong)?;
             let key = String::from_utf8(record[..equals].to_vec()).map_err(|_| wrong())?;
-            self.pax.insert(key, record[equals + 1..].to_vec());
+            let value = record[equals + 1..].to_vec();
+            if matches!(key.as_str(), sparse::OFFSET | sparse::LENGTH) {
+                // The only keys that are said again and again.
+                self.segments.push(sparse::decimal(&value)?);
+            } else {
+                self.pax.insert(key, value);
+            }
             rest = after;
         }
         Ok(())
     }
 
-    fn complete(mut self, block: &[u8; BLOCK], kind: u8, size: u64) -> io::Result<Header> {
-        if kind == b'S' || self.pax.keys().any(|key| key.starts_with("GNU.sparse.")) {
-            return Err(invalid("sparse files are not supported"));
-        }
-        let path = self.pax.remove("path").or(self.path.take()).unwrap_or_else(|| plain_path(block));
-        let target = self.pax.remove("linkpath").or(self.target.take());
+    fn complete(mut self, block: &[u8; BLOCK], kind: u8, size: u64, reader: &mut impl Read) -> io::Result<Header> {
+        let mut size = self.number("size")?.unwrap_or(size);
+        let sparse = match kind {
+            b'S' => Some(sparse::read_gnu(block, reader)?),
+            b'0' | 0 => sparse::read_pax(&self.pax, &self.segments, &mut size, reader)?,
+            _ => None,
+        };
+        let name = self.pax.remove(sparse::NAME).filter(|_| sparse.is_some());
+        let path = name.or(self.value("path")).or(self.path.take()).unwrap_or_else(|| plain_path(block));
+        let target = self.value("linkpath").or(self.target.take());
         let kind = kind_of(kind, &path)?;
-        let said = self.number("size")?.unwrap_or(size);
+        let size = if kind == Kind::File { size } else { 0 };
         let id = |value: u64| u32::try_from(value).map_err(|_| invalid("a user or group is out of range"));
         Ok(Header {
             kind,
             mode: u32::try_from(number(&block[100..108])? & 0o7777).unwrap_or(0),
             uid: id(self.number("uid")?.map_or_else(|| number(&block[108..116]), Ok)?)?,
             gid: id(self.number("gid")?.map_or_else(|| number(&block[116..124]), Ok)?)?,
-            size: if kind == Kind::File { said } else { 0 },
-            modified: i64::try_from(number(&block[136..148]).unwrap_or(0)).unwrap_or(0),
+            size,
+            modified: self
+                .pax
+                .get("mtime")
+                .and_then(|value| decimal_time(value))
+                .unwrap_or_else(|| time(&block[136..148])),
             target: target.unwrap_or_else(|| text(&block[157..257]).to_vec()),
             device: (id(number(&block[329..337]).unwrap_or(0))?, id(number(&block[337..345]).unwrap_or(0))?),
             attributes: self.attributes(),
+            sparse: sparse.filter(|_| kind == Kind::File).map(|sparse| sparse.checked(size)).transpose()?,
             path,
         })
     }
 
+    /// An empty value takes back what was said before.
+    fn value(&mut self, key: &str) -> Option<Vec<u8>> {
+        self.pax.remove(key).filter(|value| !value.is_empty())
+    }
+
     fn number(&self, key: &str) -> io::Result<Option<u64>> {
-        let parse = |value: &Vec<u8>| std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-        self.pax.get(key).map(|value| parse(value).ok_or_else(|| invalid("a pax number cannot be read"))).transpose()
+        self.pax.get(key).filter(|value| !value.is_empty()).map(|value| sparse::decimal(value)).transpose()
     }
 
     fn attributes(self) -> Vec<(String, Vec<u8>)> {
@@ -156,7 +195,7 @@ impl Extensions {
 fn kind_of(kind: u8, path: &[u8]) -> io::Result<Kind> {
     match kind {
         b'0' | 0 if path.ends_with(b"/") => Ok(Kind::Folder),
-        b'0' | b'7' | 0 => Ok(Kind::File),
+        b'0' | b'7' | b'S' | 0 => Ok(Kind::File),
         b'1' => Ok(Kind::HardLink),
         b'2' => Ok(Kind::Link),
         b'3' => Ok(Kind::Character),
@@ -180,7 +219,7 @@ fn text(field: &[u8]) -> &[u8] {
 }
 
 /// Reads octal digits, or the binary form of numbers that are too large for them.
-fn number(field: &[u8]) -> io::Result<u64> {
+pub fn number(field: &[u8]) -> io::Result<u64> {
     let wrong = || invalid("a number cannot be read");
     if field[0] & 0x80 != 0 {
         let (high, low) = field.split_at(field.len().saturating_sub(8));
@@ -191,6 +230,27 @@ fn number(field: &[u8]) -> io::Result<u64> {
     let text = std::str::from_utf8(field).map_err(|_| wrong())?;
     let digits = text.trim_matches(|letter| matches!(letter, '\0' | ' '));
     if digits.is_empty() { Ok(0) } else { u64::from_str_radix(digits, 8).map_err(|_| wrong()) }
+}
+
+/// Reads a time, which may be before 1970. One that cannot be read does no harm.
+fn time(field: &[u8]) -> Time {
+    let negative = (field[0] == 0xff).then(|| field.last_chunk::<8>()).flatten();
+    let plain = || number(field).ok().and_then(|seconds| i64::try_from(seconds).ok()).unwrap_or(0);
+    let seconds = negative.map_or_else(plain, |bytes| i64::from_be_bytes(*bytes));
+    Time { seconds, nanoseconds: 0 }
+}
+
+/// Reads a time such as `-12.5`.
+fn decimal_time(value: &[u8]) -> Option<Time> {
+    let text = std::str::from_utf8(value).ok()?;
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let digits: String = part.chars().chain(std::iter::repeat('0')).take(9).collect();
+    let nanoseconds: u32 = digits.parse().ok()?;
+    let seconds: i64 = whole.parse().ok()?;
+    if whole.starts_with('-') && nanoseconds > 0 {
+        return Some(Time { seconds: seconds.checked_sub(1)?, nanoseconds: 1_000_000_000 - nanoseconds });
+    }
+    Some(Time { seconds, nanoseconds })
 }
 
 /// Returns the header of a plain file for an archive of ours, whose names are short.

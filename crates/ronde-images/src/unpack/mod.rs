@@ -2,27 +2,31 @@
 //!
 //! The archive is hostile until proven otherwise: nothing is written outside of the folder, whatever its paths and links
 //! say, because every path is resolved by the kernel with the folder as root. Whiteouts become the overlay's own marks.
-//! Memory does not depend on the archive: contents pass through a buffer, and extensions are bounded.
+//! Memory does not depend on the archive: contents pass through the reader's buffer, and extensions are bounded.
 
+mod content;
 mod header;
+mod sparse;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    io::{self, Read, Write as _},
+    io::{self, BufRead},
     os::fd::{AsFd as _, OwnedFd},
     path::Path,
+    rc::Rc,
 };
 
 use rustix::{
     fs::{
         AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags,
-        chownat, fchmod, fchown, fsetxattr, linkat, makedev, mkdirat, mknodat, openat, openat2, statat, symlinkat,
-        unlinkat, utimensat,
+        chownat, fchmod, fchown, fsetxattr, futimens, linkat, makedev, mkdirat, mknodat, openat, openat2, statat,
+        symlinkat, unlinkat, utimensat,
     },
     io::Errno,
 };
 
+use self::content::{PutError, padding, skip};
 pub use self::header::{BLOCK, Header, Kind, read as read_header, write as file_header};
 
 /// The largest images of frameworks have about 300 000 files in all of their layers.
@@ -31,13 +35,13 @@ pub const ENTRIES_MAX: u64 = 1_000_000;
 pub const BYTES_MAX: u64 = 256 << 30;
 /// A path deeper than this is refused.
 const DEPTH_MAX: usize = 256;
-/// What is read from an archive at a time.
-const CHUNK: usize = 1 << 16;
 /// After the last entry tools fill the archive up with zeros, to 10 KiB or more.
 const PADDING_MAX: u64 = 16 << 20;
 
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
+/// The overlay's own mark of such a folder: as root, and in a user namespace.
+const OPAQUE_ATTRIBUTES: [&str; 2] = ["trusted.overlay.opaque", "user.overlay.opaque"];
 
 /// Why a layer cannot be unpacked.
 #[derive(Debug, thiserror::Error)]
@@ -75,14 +79,14 @@ impl Options {
 ///
 /// # Errors
 /// If the archive is refused or the disk is; what was written until then is the caller's to remove.
-pub fn unpack(reader: &mut impl Read, folder: &Path, options: Options) -> Result<u64, UnpackError> {
+pub fn unpack(reader: &mut impl BufRead, folder: &Path, options: Options) -> Result<u64, UnpackError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = openat(CWD, folder, flags, Mode::empty()).map_err(|error| failed(b"/", error))?;
-    let tree = Tree { root, options };
+    let mut tree = Tree { root, options, parent: None };
     let (mut entries, mut bytes) = (0_u64, 0_u64);
     while let Some(header) = header::read(reader).map_err(UnpackError::Read)? {
         entries += 1;
-        bytes = bytes.saturating_add(header.size);
+        bytes = bytes.saturating_add(header.declared_size());
         if entries > options.entries_max {
             return Err(UnpackError::Entries(options.entries_max));
         }
@@ -92,7 +96,8 @@ pub fn unpack(reader: &mut impl Read, folder: &Path, options: Options) -> Result
         tree.put(&header, reader)?;
     }
     // Digests are of the whole stream, so the rest has to be read.
-    let rest = io::copy(&mut reader.take(PADDING_MAX + 1), &mut io::sink()).map_err(UnpackError::Read)?;
+    let rest =
+        io::copy(&mut io::Read::take(&mut *reader, PADDING_MAX + 1), &mut io::sink()).map_err(UnpackError::Read)?;
     if rest > PADDING_MAX { Err(UnpackError::Bytes(PADDING_MAX)) } else { Ok(bytes) }
 }
 
@@ -113,10 +118,13 @@ fn names(path: &[u8]) -> Result<Vec<&[u8]>, UnpackError> {
 struct Tree {
     root: OwnedFd,
     options: Options,
+    /// The folder of the entry before, and its path: most entries are in the same one. Forgotten when something is
+    /// removed, because only then a path can begin to mean something else.
+    parent: Option<(Vec<u8>, Rc<OwnedFd>)>,
 }
 
 impl Tree {
-    fn put(&self, header: &Header, reader: &mut impl Read) -> Result<(), UnpackError> {
+    fn put(&mut self, header: &Header, reader: &mut impl BufRead) -> Result<(), UnpackError> {
         let names = names(&header.path)?;
         let wrap = |error: io::Error| failed(&header.path, error);
         let Some((name, above)) = names.split_last() else {
@@ -124,10 +132,10 @@ impl Tree {
             return if header.kind == Kind::Folder {
                 self.dress_folder(&self.root, header).map_err(wrap)
             } else {
-                Ok(())
+                skip(reader, header.size + padding(header.size)).map_err(UnpackError::Read)
             };
         };
-        let parent = self.folder(above).map_err(wrap)?;
+        let parent = self.parent(above).map_err(wrap)?;
         let skipped = if name.starts_with(WHITEOUT) {
             self.put_whiteout(&parent, name, header)?;
             header.size
@@ -142,6 +150,18 @@ impl Tree {
             0
         };
         skip(reader, skipped + padding(header.size)).map_err(UnpackError::Read)
+    }
+
+    fn parent(&mut self, above: &[&[u8]]) -> io::Result<Rc<OwnedFd>> {
+        let path = joined(above);
+        match &self.parent {
+            Some((known, folder)) if *known == path => Ok(Rc::clone(folder)),
+            _ => {
+                let folder = Rc::new(self.folder(above)?);
+                self.parent = Some((path, Rc::clone(&folder)));
+                Ok(folder)
+            }
+        }
     }
 
     /// Opens the folder at a path, made where it is missing. Links in it mean this tree.
@@ -181,42 +201,62 @@ impl Tree {
         if matches!(hidden, b"" | b"." | b"..") {
             return Err(UnpackError::Path(String::from_utf8_lossy(&header.path).into_owned()));
         }
-        match kind_at(parent, hidden).map_err(wrap)? {
-            None => mknodat(parent, hidden, FileType::CharacterDevice, Mode::empty(), makedev(0, 0))
-                .map_err(|error| failed(&header.path, error)),
+        self.hide(parent, hidden).map_err(wrap)
+    }
+
+    /// Hides what the layers below have at a name.
+    fn hide(&self, parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
+        match kind_at(parent, name)? {
+            None => Ok(mknodat(parent, name, FileType::CharacterDevice, Mode::empty(), makedev(0, 0))?),
             // The layer has both: only what is below is hidden.
-            Some(FileType::Directory) => open_folder(parent, hidden).and_then(|at| self.make_opaque(&at)).map_err(wrap),
+            Some(FileType::Directory) => self.make_opaque(&open_folder(parent, name)?),
             Some(_) => Ok(()),
         }
     }
 
     /// Says that nothing of the layers below shows in a folder.
     fn make_opaque(&self, folder: &OwnedFd) -> io::Result<()> {
-        let name = if self.options.as_root { "trusted.overlay.opaque" } else { "user.overlay.opaque" };
+        let name = OPAQUE_ATTRIBUTES[usize::from(!self.options.as_root)];
         Ok(fsetxattr(folder, name, b"y", XattrFlags::empty())?)
     }
 
-    fn put_file(&self, parent: &OwnedFd, name: &[u8], header: &Header, reader: &mut impl Read) -> Result<(), PutError> {
-        remove(parent, name)?;
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
-        let file = openat(parent, name, flags, Mode::from_raw_mode(0o600)).map_err(io::Error::from)?;
-        copy(reader, &mut fs_err::File::from_parts(file.try_clone()?.into(), "layer"), header.size)?;
+    fn put_file(
+        &mut self,
+        parent: &OwnedFd,
+        name: &[u8],
+        header: &Header,
+        reader: &mut impl BufRead,
+    ) -> Result<(), PutError> {
+        let create = || {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
+            openat(parent, name, flags, Mode::from_raw_mode(0o600))
+        };
+        let file = match create() {
+            Err(Errno::EXIST) => {
+                self.remove(parent, name)?;
+                create()
+            }
+            other => other,
+        };
+        let file = content::write(reader, file.map_err(io::Error::from)?, header)?;
         self.own(&file, header)?;
         fchmod(&file, Mode::from_raw_mode(header.mode)).map_err(io::Error::from)?;
         self.put_attributes(&file, header)?;
-        Ok(set_modified(parent, name, header)?)
+        Ok(futimens(&file, &times(header)).map_err(io::Error::from)?)
     }
 
-    fn put_other(&self, parent: &OwnedFd, name: &[u8], header: &Header) -> io::Result<()> {
+    fn put_other(&mut self, parent: &OwnedFd, name: &[u8], header: &Header) -> io::Result<()> {
         if header.kind == Kind::Folder {
             return self.put_folder(parent, name, header);
         }
-        let is_device = matches!(header.kind, Kind::Character | Kind::Block);
-        if is_device && (!self.options.as_root || header.device == (0, 0)) {
-            // Without root there are none, and 0:0 is the overlay's own mark.
+        if header.kind == Kind::Character && header.device == (0, 0) {
+            // A whiteout as the overlay itself writes it.
+            return self.hide(parent, name);
+        }
+        if matches!(header.kind, Kind::Character | Kind::Block) && !self.options.as_root {
             return Ok(());
         }
-        remove(parent, name)?;
+        self.remove(parent, name)?;
         let mode = Mode::from_raw_mode(header.mode);
         match header.kind {
             Kind::HardLink => return self.put_hard_link(parent, name, header),
@@ -232,14 +272,14 @@ impl Tree {
             let (uid, gid) = owner(header);
             chownat(parent, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
         }
-        set_modified(parent, name, header)
+        Ok(utimensat(parent, name, &times(header), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    fn put_folder(&self, parent: &OwnedFd, name: &[u8], header: &Header) -> io::Result<()> {
+    fn put_folder(&mut self, parent: &OwnedFd, name: &[u8], header: &Header) -> io::Result<()> {
         let was_hidden = match kind_at(parent, name)? {
             Some(FileType::Directory) => false,
             before => {
-                remove(parent, name)?;
+                self.remove(parent, name)?;
                 mkdirat(parent, name, Mode::from_raw_mode(0o700))?;
                 before == Some(FileType::CharacterDevice)
             }
@@ -256,6 +296,10 @@ impl Tree {
         // Who is not root could not fill a folder that is closed to its owner, nor remove it.
         let mode = if self.options.as_root { header.mode } else { header.mode | 0o700 };
         fchmod(folder, Mode::from_raw_mode(mode))?;
+        let is_opaque = |(name, value): &(String, Vec<u8>)| OPAQUE_ATTRIBUTES.contains(&name.as_str()) && value == b"y";
+        if header.attributes.iter().any(is_opaque) {
+            self.make_opaque(folder)?;
+        }
         self.put_attributes(folder, header)
     }
 
@@ -266,12 +310,23 @@ impl Tree {
         Ok(linkat(self.folder(above)?, *last, parent, name, AtFlags::empty())?)
     }
 
+    /// Makes room for an entry: the last one of a name counts. A folder with something in it is not replaced.
+    fn remove(&mut self, parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
+        let flags = match kind_at(parent, name)? {
+            None => return Ok(()),
+            Some(FileType::Directory) => AtFlags::REMOVEDIR,
+            Some(_) => AtFlags::empty(),
+        };
+        self.parent = None;
+        Ok(unlinkat(parent, name, flags)?)
+    }
+
     fn own(&self, file: &OwnedFd, header: &Header) -> io::Result<()> {
         let (uid, gid) = owner(header);
         if self.options.as_root { Ok(fchown(file, uid, gid)?) } else { Ok(()) }
     }
 
-    /// Sets what an image may say; the overlay's own marks would let it show what it does not have.
+    /// Sets what an image may say; other marks of the overlay would let it show what it does not have.
     fn put_attributes(&self, file: &OwnedFd, header: &Header) -> io::Result<()> {
         for (name, value) in &header.attributes {
             let is_mark = name.starts_with("trusted.") || name.starts_with("user.overlay.");
@@ -289,33 +344,6 @@ impl Tree {
     }
 }
 
-/// Which side failed: the archive or the disk.
-enum PutError {
-    Read(io::Error),
-    Write(io::Error),
-}
-
-impl From<io::Error> for PutError {
-    fn from(error: io::Error) -> Self {
-        Self::Write(error)
-    }
-}
-
-fn copy(reader: &mut impl Read, file: &mut fs_err::File, size: u64) -> Result<(), PutError> {
-    let mut buffer = vec![0; CHUNK];
-    let mut left = size;
-    while left > 0 {
-        let most = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
-        let read = reader.read(&mut buffer[..most]).map_err(PutError::Read)?;
-        if read == 0 {
-            return Err(PutError::Read(io::Error::new(io::ErrorKind::UnexpectedEof, "the archive is cut off")));
-        }
-        file.write_all(&buffer[..read]).map_err(PutError::Write)?;
-        left -= read as u64;
-    }
-    Ok(())
-}
-
 fn open_folder(parent: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(parent, name, flags, Mode::empty())?)
@@ -329,15 +357,6 @@ fn joined(names: &[&[u8]]) -> Vec<u8> {
     if names.is_empty() { b"/".to_vec() } else { names.join(&b'/') }
 }
 
-fn padding(size: u64) -> u64 {
-    size.next_multiple_of(BLOCK as u64) - size
-}
-
-fn skip(reader: &mut impl Read, bytes: u64) -> io::Result<()> {
-    let skipped = io::copy(&mut reader.take(bytes), &mut io::sink())?;
-    if skipped == bytes { Ok(()) } else { Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the archive is cut off")) }
-}
-
 fn kind_at(parent: &OwnedFd, name: &[u8]) -> io::Result<Option<FileType>> {
     match statat(parent.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
@@ -346,17 +365,8 @@ fn kind_at(parent: &OwnedFd, name: &[u8]) -> io::Result<Option<FileType>> {
     }
 }
 
-/// Makes room for an entry: the last one of a name counts. A folder with something in it is not replaced.
-fn remove(parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
-    match kind_at(parent, name)? {
-        None => Ok(()),
-        Some(FileType::Directory) => Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?),
-        Some(_) => Ok(unlinkat(parent, name, AtFlags::empty())?),
-    }
-}
-
-fn set_modified(parent: &OwnedFd, name: &[u8], header: &Header) -> io::Result<()> {
+fn times(header: &Header) -> Timestamps {
     let keep = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    let times = Timestamps { last_access: keep, last_modification: Timespec { tv_sec: header.modified, tv_nsec: 0 } };
-    Ok(utimensat(parent, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+    let modified = Timespec { tv_sec: header.modified.seconds, tv_nsec: header.modified.nanoseconds.into() };
+    Timestamps { last_access: keep, last_modification: modified }
 }

@@ -8,34 +8,7 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
-
-/// One entry of an archive: kind, path, content or target.
-type Entry<'a> = (u8, &'a str, &'a str);
-
-fn archive(entries: &[Entry<'_>]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (kind, path, content) in entries {
-        let is_file = *kind == b'0';
-        let mut header = file_header(path, if is_file { content.len() as u64 } else { 0 });
-        header[156] = *kind;
-        if !is_file {
-            header[157..157 + content.len()].copy_from_slice(content.as_bytes());
-        }
-        if *kind == b'5' {
-            header[100..108].copy_from_slice(b"0000755\0");
-        }
-        header[148..156].copy_from_slice(b"        ");
-        let sum: u64 = header.iter().map(|byte| u64::from(*byte)).sum();
-        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        bytes.extend(header);
-        if is_file {
-            bytes.extend(content.as_bytes());
-            bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
-        }
-    }
-    bytes.resize(bytes.len() + 2 * BLOCK, 0);
-    bytes
-}
+use crate::testing::{Entry, archive};
 
 fn options() -> Options {
     Options { entries_max: 100, bytes_max: 10_000, ..Options::of_caller() }
@@ -159,4 +132,111 @@ proptest! {
         let _ = unpack(&mut archive.as_slice(), &folder, options());
         prop_assert_eq!(fs_err::read_dir(place.path()).unwrap().count(), 1);
     }
+}
+
+/// A file with holes: 1 MiB of zeros, some content, zeros, some content, zeros.
+fn holes() -> Vec<u8> {
+    let mut bytes = vec![0; 3 << 20];
+    bytes[1 << 20..(1 << 20) + 5000].fill(b'a');
+    bytes[2 << 20..(2 << 20) + 9].fill(b'b');
+    bytes
+}
+
+fn tar(arguments: &[&str], folder: &Path) -> Vec<u8> {
+    let made = std::process::Command::new("tar").args(arguments).current_dir(folder).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    made.stdout
+}
+
+#[test]
+fn sparse_files_of_every_format_have_real_holes() {
+    let place = tempfile::tempdir().unwrap();
+    let source = fs_err::File::create(place.path().join("sparse")).unwrap();
+    source.set_len(3 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(source.file(), &holes()[1 << 20..(1 << 20) + 5000], 1 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(source.file(), &holes()[2 << 20..(2 << 20) + 9], 2 << 20).unwrap();
+    fs_err::write(place.path().join("plain"), "after it").unwrap();
+    let formats: [&[&str]; 4] = [
+        &["--format=gnu"],
+        &["--format=pax", "--sparse-version=0.0"],
+        &["--format=pax", "--sparse-version=0.1"],
+        &["--format=pax", "--sparse-version=1.0"],
+    ];
+    for format in formats {
+        let bytes = tar(&[&["-cS"], format, &["sparse", "plain"]].concat(), place.path());
+        assert!(bytes.len() < 1 << 20, "{format:?}: tar made no sparse file");
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { bytes_max: 4 << 20, ..options() };
+        unpack(&mut bytes.as_slice(), folder.path(), options).unwrap();
+        assert!(fs_err::read(folder.path().join("sparse")).unwrap() == holes(), "{format:?}");
+        assert!(fs_err::metadata(folder.path().join("sparse")).unwrap().blocks() < 200, "{format:?}");
+        assert_eq!(fs_err::read_to_string(folder.path().join("plain")).unwrap(), "after it");
+        let refused = unpack(&mut bytes.as_slice(), folder.path(), Options { bytes_max: 1 << 20, ..options });
+        assert!(matches!(refused, Err(UnpackError::Bytes(_))), "{format:?}");
+    }
+}
+
+/// An archive with records of pax in front of one entry.
+fn with_pax(records: &[(&str, &str)], kind: u8, path: &str) -> Vec<u8> {
+    let mut text = String::new();
+    for (key, value) in records {
+        let rest = format!(" {key}={value}\n");
+        let mut length = rest.len() + 1;
+        while length.to_string().len() + rest.len() != length {
+            length += 1;
+        }
+        text += &format!("{length}{rest}");
+    }
+    let mut bytes = archive(&[(b'0', "pax", &text)]);
+    bytes[156] = b'x';
+    let sum: u64 = bytes[..BLOCK]
+        .iter()
+        .enumerate()
+        .map(|(at, byte)| u64::from(if (148..156).contains(&at) { b' ' } else { *byte }))
+        .sum();
+    bytes[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    bytes.truncate(bytes.len() - 2 * BLOCK);
+    bytes.extend(archive(&[(kind, path, "")]));
+    bytes
+}
+
+#[test]
+fn pax_says_names_times_and_attributes() {
+    let long = format!("{}/file", "folder".repeat(20));
+    for (time, seconds, nanoseconds) in
+        [("12", 12, 0), ("12.5", 12, 500_000_000), ("-12.25", -13, 750_000_000), ("-3", -3, 0)]
+    {
+        let records = [("path", long.as_str()), ("mtime", time), ("SCHILY.xattr.user.a", "1"), ("uid", "")];
+        let place = tempfile::tempdir().unwrap();
+        unpack(&mut with_pax(&records, b'0', "short").as_slice(), place.path(), options()).unwrap();
+        let file = place.path().join(&long);
+        let meta = fs_err::metadata(&file).unwrap();
+        assert_eq!((meta.mtime(), meta.mtime_nsec()), (seconds, nanoseconds), "{time}");
+        let mut value = [0; 8];
+        match rustix::fs::getxattr(&file, "user.a", &mut value) {
+            Ok(length) => assert_eq!(&value[..length], b"1"),
+            Err(error) => assert_eq!(error, Errno::OPNOTSUPP),
+        }
+    }
+    for key in ["size", "uid", "gid"] {
+        let place = tempfile::tempdir().unwrap();
+        let refused = unpack(&mut with_pax(&[(key, "-1")], b'0', "a").as_slice(), place.path(), options());
+        assert!(matches!(refused, Err(UnpackError::Read(_))), "{key}");
+    }
+}
+
+#[test]
+fn whiteouts_of_the_overlay_itself_are_taken_too() {
+    check("a file is hidden", &[(b'3', "d/a", "")], "d/, d/a (hidden 0)");
+    check("hidden and made anew", &[(b'3', "d", ""), (b'5', "d", "")], "d/ (opaque)");
+    for key in ["SCHILY.xattr.trusted.overlay.opaque", "SCHILY.xattr.user.overlay.opaque"] {
+        let place = tempfile::tempdir().unwrap();
+        unpack(&mut with_pax(&[(key, "y")], b'5', "d").as_slice(), place.path(), options()).unwrap();
+        assert_eq!(show(place.path(), ""), ["d/ (opaque)"], "{key}");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let records = [("SCHILY.xattr.trusted.overlay.redirect", "/etc")];
+    unpack(&mut with_pax(&records, b'5', "d").as_slice(), place.path(), options()).unwrap();
+    let redirect = rustix::fs::getxattr(place.path().join("d"), "trusted.overlay.redirect", &mut [0; 8]);
+    assert!(redirect.is_err(), "other marks of the overlay are not taken");
 }

@@ -1,4 +1,5 @@
-//! Watches the disk that pods write to: says when it is nearly full, and evicts as a kubelet does.
+//! Watches the disk that pods write to: says when it is nearly full, removes images that nobody uses, and evicts as a
+//! kubelet does.
 //!
 //! One look per second at the file system, and at some thousand files of pods. [`room`], [`limits`] and [`victim`] decide
 //! and are pure; [`usage`] counts; this is the loop. What it finds goes out through [`Node::pressure`] (conditions,
@@ -19,6 +20,7 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node as NodeObject, Pod};
 use ronde_runtime::{pods::is_finished, runner::Ctx, watch::Key};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -36,6 +38,8 @@ const ENTRIES_ACUTE: usize = 100_000;
 const ROUND: Duration = Duration::from_secs(10);
 /// An evicted pod has this long to give its room back before another has to go.
 const MAKES_ROOM: Duration = Duration::from_secs(30);
+/// How long pods are spared while images are removed: that has to wait for pulls, which may themselves be stuck.
+const COLLECTS: Duration = Duration::from_secs(10);
 
 /// Looks at a disk.
 ///
@@ -73,6 +77,8 @@ struct Watch {
     acute_since: Option<Timestamp>,
     /// Who was evicted last, and when.
     evicted: Option<(String, Timestamp)>,
+    /// The last removal of images, and when it began.
+    collection: Option<(JoinHandle<()>, Timestamp)>,
 }
 
 impl Watch {
@@ -93,8 +99,12 @@ impl Watch {
                 agent.evict(&uid, cause);
             }
         }
-        // 3. Whoever has filled the disk goes.
-        if let Some((uid, cause)) = watch.choose(&pods, now) {
+        // 3. Images that nobody uses go before pods do.
+        watch.collect_images(node, now);
+        // 4. Whoever has filled the disk goes.
+        if !watch.is_collecting(now)
+            && let Some((uid, cause)) = watch.choose(&pods, now)
+        {
             agent.evict(&uid, cause);
             watch.evicted = Some((uid, now));
         }
@@ -109,7 +119,7 @@ impl Watch {
         match (before.shortage, self.pressure.shortage) {
             (None, Some(shortage)) => {
                 let (resource, free) = (shortage.resource, shortage.shown(shortage.free));
-                tracing::warn!(%resource, free, "the disk is nearly full: not accepting pods, evicting the one that uses most");
+                tracing::warn!(%resource, free, "the disk is nearly full: not accepting pods, removing images, evicting the pod that uses most");
                 for_each_node(node, ctx, |node| {
                     ctx.events.warning(node, "EvictionThresholdMet", format!("Attempting to reclaim {resource}"));
                     ctx.events.normal(node, "NodeHasDiskPressure", status_is(node, "NodeHasDiskPressure"));
@@ -155,6 +165,31 @@ impl Watch {
                 None => self.scan = Some((uid, scan)),
             }
         }
+    }
+
+    /// Begins to remove images, unless that was just done.
+    fn collect_images(&mut self, node: &Arc<Node>, now: Timestamp) {
+        let Some(shortage) = self.pressure.shortage.filter(|_| self.pressure.is_acute()) else { return };
+        let is_recent = |(task, begun): &(JoinHandle<()>, Timestamp)| {
+            !task.is_finished() || now.duration_since(*begun) < MAKES_ROOM.try_into().unwrap_or_default()
+        };
+        if self.collection.as_ref().is_some_and(is_recent) {
+            return;
+        }
+        let node = node.clone();
+        let task = tokio::task::spawn_blocking(move || match node.images.collect(&node.folder, &shortage) {
+            Ok(removed) if removed.names.is_empty() => {}
+            Ok(removed) => {
+                tracing::info!(images = removed.names.len(), bytes = removed.bytes, "removed images that no pod uses");
+            }
+            Err(error) => tracing::warn!(%error, "cannot remove images"),
+        });
+        self.collection = Some((task, now));
+    }
+
+    fn is_collecting(&self, now: Timestamp) -> bool {
+        let is_young = |begun: Timestamp| now.duration_since(begun) < COLLECTS.try_into().unwrap_or_default();
+        self.collection.as_ref().is_some_and(|(task, begun)| !task.is_finished() && is_young(*begun))
     }
 
     /// Chooses who has to go, if somebody has and everybody was counted since the disk became full.

@@ -12,6 +12,9 @@ const CRASH_DELAY_MAX: SignedDuration = SignedDuration::from_secs(300);
 const STEADY_RUN: SignedDuration = SignedDuration::from_mins(10);
 /// How long a container that could not be started waits.
 const BLOCKED_DELAY: SignedDuration = SignedDuration::from_secs(10);
+/// How long a registry is left alone after a first failure. Doubles up to the next.
+const PULL_DELAY: SignedDuration = SignedDuration::from_secs(10);
+const PULL_DELAY_MAX: SignedDuration = SignedDuration::from_secs(300);
 /// Doubles from a second to this.
 const SANDBOX_DELAY_MAX: SignedDuration = SignedDuration::from_secs(10);
 
@@ -32,10 +35,20 @@ pub(super) fn crash_delay(crashes: u32) -> SignedDuration {
 /// Returns when the next attempt is due; None while the container runs.
 pub(super) fn due(state: &RunState, crashes: u32) -> Option<Timestamp> {
     match state {
-        RunState::Blocked { at, .. } => Some(after(*at, BLOCKED_DELAY)),
+        RunState::Blocked { until, .. } => Some(*until),
         RunState::Running(_) => None,
         RunState::Exited(exit) => Some(after(exit.finished_at, crash_delay(crashes))),
     }
+}
+
+/// Returns when a container that could not be started is tried again.
+pub fn blocked_until(at: Timestamp) -> Timestamp {
+    after(at, BLOCKED_DELAY)
+}
+
+/// Returns until when an image is not pulled again after so many failures in a row.
+pub fn pull_due(at: Timestamp, failures: u32) -> Timestamp {
+    after(at, doubled(PULL_DELAY, failures.saturating_sub(1), PULL_DELAY_MAX))
 }
 
 /// Returns when a sandbox that could not be made is tried again.
@@ -67,6 +80,12 @@ mod tests {
         let shown: Vec<String> = (0..9).map(|crashes| shown(crash_delay(crashes))).collect();
         assert_eq!(shown, ["0s", "0s", "10s", "20s", "40s", "1m20s", "2m40s", "5m0s", "5m0s"]);
         assert_eq!(crash_delay(u32::MAX), CRASH_DELAY_MAX);
+    }
+
+    #[test]
+    fn an_image_is_pulled_again_after_ten_seconds_to_five_minutes() {
+        let wait = |failures| pull_due(Timestamp::UNIX_EPOCH, failures).as_second();
+        assert_eq!([1, 2, 3, 4, 5, 6, 7, u32::MAX].map(wait), [10, 20, 40, 80, 160, 300, 300, 300]);
     }
 
     #[test]

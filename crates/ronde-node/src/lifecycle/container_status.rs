@@ -67,7 +67,10 @@ impl<'a> Shown<'a> {
         let previous = seen.previous.as_ref();
         match &seen.state {
             RunState::Blocked { reason, message, .. } => Self {
-                state: waiting(reason, Some(message.clone()).filter(|message| !message.is_empty())),
+                state: waiting(
+                    if reason == CREATING { initial_reason(view) } else { reason },
+                    Some(message.clone()).filter(|message| !message.is_empty()),
+                ),
                 last: previous,
                 container_id: previous.map_or("", |exit| &exit.container_id),
                 // The attempt has not begun, so it does not count yet.
@@ -115,8 +118,11 @@ fn is_ready(unit: &Unit<'_>, seen: &ContainerSeen) -> bool {
     }
 }
 
+/// The reason of a container that is on its way.
+const CREATING: &str = "ContainerCreating";
+
 fn initial_reason(view: &View<'_>) -> &'static str {
-    if view.init.is_empty() { "ContainerCreating" } else { "PodInitializing" }
+    if view.init.is_empty() { CREATING } else { "PodInitializing" }
 }
 
 fn waiting(reason: &str, message: Option<String>) -> ContainerState {

@@ -7,6 +7,7 @@ use super::{
     ending::Ending,
     view::{Role, Unit, View},
 };
+use crate::images::wording;
 
 /// Returns what is new in the status, each told once.
 pub(super) fn changes(view: &View<'_>, ending: &Ending, status: &PodStatus) -> Vec<PodEvent> {
@@ -71,9 +72,27 @@ fn container(
             let message = format!("Back-off restarting failed container {name} in pod {}", view.shown_name());
             tell(Severity::Warning, "BackOff", message);
         }
-        (Some(_), Some(message)) if is_new => tell(Severity::Warning, "Failed", format!("Error: {message}")),
+        (Some(reason), Some(message)) if is_new => {
+            let image = (reason, unit.spec.image.as_deref().unwrap_or_default());
+            let is_image = image_events(image, message, &mut tell);
+            tell(Severity::Warning, "Failed", format!("Error: {}", if is_image { reason } else { message }));
+        }
         _ => {}
     }
+}
+
+/// Tells why a container waits for its image; returns whether it does. After that the kubelet repeats only the reason.
+fn image_events((reason, image): (&str, &str), message: &str, tell: &mut dyn FnMut(Severity, &str, String)) -> bool {
+    match reason {
+        wording::PULL_FAILED => {
+            tell(Severity::Warning, "Failed", format!("Failed to pull image \"{image}\": {message}"));
+        }
+        wording::BACKING_OFF => tell(Severity::Normal, "BackOff", wording::back_off(image)),
+        "ErrImageNeverPull" => tell(Severity::Warning, reason, message.to_owned()),
+        "InvalidImageName" | "ImageInspectError" => tell(Severity::Warning, "InspectFailed", message.to_owned()),
+        _ => return false,
+    }
+    true
 }
 
 /// Whether the end of the newest attempt was published before.

@@ -57,8 +57,12 @@ pub(super) fn exited(name: &str, code: i32, at: i64) -> Record {
 }
 
 pub(super) fn blocked(name: &str, at: i64) -> Record {
-    let reason = "CreateContainerConfigError".to_owned();
-    record(name, RunState::Blocked { reason, message: "configmap \"c\" not found".to_owned(), at: second(at) })
+    waiting(name, "CreateContainerConfigError", "configmap \"c\" not found", at)
+}
+
+pub(super) fn waiting(name: &str, reason: &str, message: &str, at: i64) -> Record {
+    let (reason, message) = (reason.to_owned(), message.to_owned());
+    record(name, RunState::Blocked { reason, message, until: super::blocked_until(second(at)) })
 }
 
 fn exit(name: &str, code: i32, at: i64) -> Exit {

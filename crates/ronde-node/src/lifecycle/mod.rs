@@ -34,7 +34,7 @@ mod simulation;
 mod tests;
 
 pub use self::{
-    backoff::crashes_after,
+    backoff::{blocked_until, crashes_after, pull_due},
     decision::{Action, Decision, PodEvent, Severity, StopReason},
     seen::{Ailment, Cause, ContainerSeen, Exit, HookState, PodSeen, Run, RunState, Sandbox},
 };

@@ -83,7 +83,8 @@ pub enum RunState {
     Blocked {
         reason: String,
         message: String,
-        at: Timestamp,
+        /// When it is tried again.
+        until: Timestamp,
     },
     Running(Run),
     Exited(Exit),

@@ -202,7 +202,8 @@ impl Machine {
         let crashes = before.as_ref().map_or(0, |before| before.crashes);
         let state = if self.blocked.as_deref() == Some(name) {
             self.blocked = None;
-            RunState::Blocked { reason: "CreateContainerConfigError".to_owned(), message: "no".to_owned(), at: now }
+            let (reason, message) = ("CreateContainerConfigError".to_owned(), "no".to_owned());
+            RunState::Blocked { reason, message, until: super::blocked_until(now) }
         } else {
             assert!(self.begun.insert((name.to_owned(), attempt)), "{name}#{attempt} begins twice");
             RunState::Running(Run { container_id: format!("{name}-{attempt}"), started_at: now })

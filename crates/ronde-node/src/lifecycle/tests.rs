@@ -84,6 +84,54 @@ fn a_pod_starts() {
 }
 
 #[test]
+fn what_is_wrong_with_an_image_is_told_as_a_kubelet_does() {
+    let image = |reason: &str, message: &str| pod("p").container("a").sees(waiting("a", reason, message, 0)).at(1);
+    check(
+        "it is being pulled",
+        image("ContainerCreating", ""),
+        "Pending
+         a#0 waits ContainerCreating
+         > wake in 9",
+    );
+    check(
+        "it could not be pulled",
+        image("ErrImagePull", "not found"),
+        "Pending
+         a#0 waits ErrImagePull (not found)
+         > wake in 9
+         ! spec.containers{a} Warning Failed: Failed to pull image \"\": not found
+         ! spec.containers{a} Warning Failed: Error: ErrImagePull",
+    );
+    check(
+        "it is not pulled yet again",
+        image("ImagePullBackOff", "Back-off pulling image \"image\": ErrImagePull: not found"),
+        "Pending
+         a#0 waits ImagePullBackOff (Back-off pulling image \"image\": ErrImagePull: not found)
+         > wake in 9
+         ! spec.containers{a} Normal BackOff: Back-off pulling image \"\"
+         ! spec.containers{a} Warning Failed: Error: ImagePullBackOff",
+    );
+    check(
+        "it may not be pulled",
+        image("ErrImageNeverPull", "absent"),
+        "Pending
+         a#0 waits ErrImageNeverPull (absent)
+         > wake in 9
+         ! spec.containers{a} Warning ErrImageNeverPull: absent
+         ! spec.containers{a} Warning Failed: Error: ErrImageNeverPull",
+    );
+    check(
+        "it has no name",
+        image("InvalidImageName", "bad"),
+        "Pending
+         a#0 waits InvalidImageName (bad)
+         > wake in 9
+         ! spec.containers{a} Warning InspectFailed: bad
+         ! spec.containers{a} Warning Failed: Error: InvalidImageName",
+    );
+}
+
+#[test]
 fn a_container_that_cannot_start_is_tried_again() {
     check(
         "a missing ConfigMap is said and waited for",

@@ -9,7 +9,10 @@ use rustix::fs::stat;
 use serde::{Deserialize, Serialize};
 
 use super::probe::Isolation;
-use crate::sandbox::layers::OWN;
+use crate::{
+    images::{can_show, policy::Wanted},
+    sandbox::layers::OWN,
+};
 
 /// The annotation of nodes.
 pub const ANNOTATION: &str = "ronde.dev/machine-files";
@@ -28,12 +31,15 @@ pub struct MachineFiles {
     pub hidden: Vec<String>,
     /// What pods inherit of the variables that decide what programs find.
     pub env: BTreeMap<String, String>,
+    /// When pods see these files, and not those of an image.
+    #[serde(default)]
+    pub images: Wanted,
 }
 
 impl MachineFiles {
     /// # Errors
     /// If the root folder cannot be looked at.
-    pub fn new(isolation: Isolation, hidden: &[String], env: &[(String, String)]) -> io::Result<Self> {
+    pub fn new(isolation: Isolation, hidden: &[String], env: &[(String, String)], images: Wanted) -> io::Result<Self> {
         let is_apart = isolation != Isolation::None;
         let env = env.iter().filter(|(name, _)| ENV.contains(&name.as_str())).cloned().collect();
         Ok(Self {
@@ -41,6 +47,7 @@ impl MachineFiles {
             own: OWN.iter().filter(|_| is_apart).map(|path| (*path).to_owned()).collect(),
             hidden: hidden.iter().filter(|_| is_apart).cloned().collect(),
             env,
+            images: if can_show(isolation) { images } else { Wanted::Host },
         })
     }
 
@@ -71,14 +78,16 @@ mod tests {
     fn pods_have_folders_of_their_own_where_they_are_kept_apart() {
         let env = [("PATH", "/bin"), ("LANG", "C")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         let hidden = ["/var/lib/ronde".to_owned()];
-        let files = MachineFiles::new(FULL, &hidden, &env).unwrap();
+        let files = MachineFiles::new(FULL, &hidden, &env, Wanted::Auto).unwrap();
+        assert_eq!(files.images, Wanted::Auto);
         let private = |path: &str| files.private_folder_of(Path::new(path));
         assert_eq!(private("/tmp/train.py"), Some("/tmp"));
         assert_eq!(private("/var/lib/ronde/node"), Some("/var/lib/ronde"));
         assert_eq!(private("/tmp"), None, "there is one");
         assert_eq!(private("/tmpfiles/a"), None);
         assert_eq!(files.env.keys().collect::<Vec<_>>(), ["PATH"]);
-        let plain = MachineFiles::new(Isolation::None, &hidden, &env).unwrap();
+        let plain = MachineFiles::new(Isolation::None, &hidden, &env, Wanted::Auto).unwrap();
+        assert_eq!(plain.images, Wanted::Host, "there are no others");
         assert_eq!(plain.private_folder_of(Path::new("/tmp/train.py")), None);
     }
 }

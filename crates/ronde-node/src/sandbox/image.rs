@@ -1,4 +1,4 @@
-//! The root of a container from the layers of an image: one overlay of all of them.
+//! The root of a container from the layers of an image: one overlay of all of them, or a copy where there is none.
 //!
 //! The kernel takes a page of options, and layers have long names. So they get short ones, as links in the attempt's
 //! folder, and the options are relative to it.
@@ -31,6 +31,13 @@ pub fn mount(folder: &Path, base: &Path, lowers: &[String], user_attributes: boo
     let options = options(shown.len().max(1), user_attributes)?;
     rustix::mount::mount("overlay", base, "overlay", MountFlags::NODEV, options.as_c_str())
         .map_err(|error| super::paths::named(error, "mount the layers of the image on", "/"))
+}
+
+/// Copies the layers, the lowest first, into `base`, and makes it a mount.
+pub fn copy(base: &Path, lowers: &[String]) -> io::Result<()> {
+    ronde_images::store::flatten(lowers, base)
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot copy the image: {error}")))?;
+    rustix::mount::mount_bind(base, base).map_err(|error| super::paths::named(error, "mount", "/"))
 }
 
 /// Returns the layers from the top down, each where it is highest: the kernel takes no folder twice, and what a layer

@@ -84,12 +84,13 @@ fn start(
     if let Some(cgroup) = &spec.cgroup {
         cgroup.join()?;
     }
-    if let Root::Layers { layers, read_only, hidden, devices, user_attributes } = &spec.root {
+    if let Root::Layers { layers, read_only, hidden, volumes, devices, user_attributes } = &spec.root {
         root::build_and_enter(&root::RootPlan {
             folder: folders.attempt,
             layers,
             read_only: *read_only,
             hidden,
+            volumes,
             devices,
             user_attributes: *user_attributes,
             mounts: &spec.mounts,

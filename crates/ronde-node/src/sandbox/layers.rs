@@ -18,7 +18,12 @@ pub enum Layer {
     /// A folder of the machine, copy on write.
     Overlay { path: String },
     /// The whole root from the layers of an image, the lowest first; then it is the only one.
-    Image { lowers: Vec<String> },
+    Image {
+        lowers: Vec<String>,
+        /// Whether they are copied, where the kernel has no overlay for us.
+        #[serde(default)]
+        is_copied: bool,
+    },
     /// A file or folder of the machine as it is, read-only.
     Bind { path: String },
 }
@@ -115,7 +120,7 @@ mod tests {
                 Layer::Folder { path, .. } => format!("new {path}"),
                 Layer::Link { path, to } => format!("{path} -> {to}"),
                 Layer::Overlay { path } => format!("over {path}"),
-                Layer::Image { lowers } => format!("image {}", lowers.len()),
+                Layer::Image { lowers, .. } => format!("image {}", lowers.len()),
                 Layer::Bind { path } => format!("bind {path}"),
             })
             .collect();

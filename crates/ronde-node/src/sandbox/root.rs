@@ -44,6 +44,7 @@ pub struct RootPlan<'a> {
     pub layers: &'a [Layer],
     pub read_only: bool,
     pub hidden: &'a [String],
+    pub volumes: &'a [String],
     pub devices: &'a [String],
     pub user_attributes: bool,
     pub mounts: &'a [Mount],
@@ -58,7 +59,8 @@ pub fn build_and_enter(plan: &RootPlan<'_>) -> io::Result<()> {
     let base = plan.folder.join("root");
     make_folder(&base, 0o755)?;
     match plan.layers {
-        [Layer::Image { lowers }] => image::mount(plan.folder, &base, lowers, plan.user_attributes)?,
+        [Layer::Image { lowers, is_copied: false }] => image::mount(plan.folder, &base, lowers, plan.user_attributes)?,
+        [Layer::Image { lowers, is_copied: true }] => image::copy(&base, lowers)?,
         _ => mount_bind(&base, &base).map_err(|error| named(error, "mount", "/"))?,
     }
     let root = paths::open_root(&base)?;
@@ -69,6 +71,9 @@ pub fn build_and_enter(plan: &RootPlan<'_>) -> io::Result<()> {
         hide(root.as_fd(), path)?;
     }
     put_own(plan, root.as_fd())?;
+    for path in plan.volumes {
+        keep_writable(root.as_fd(), path)?;
+    }
     if plan.read_only {
         // Afterwards there is no making of mount points any more.
         for wanted in plan.mounts {
@@ -209,6 +214,13 @@ fn memory(place: &OwnedFd, options: &str, flags: MountFlags) -> io::Result<()> {
     let options = std::ffi::CString::new(options).expect("options have no zero bytes");
     let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
     Ok(mount("tmpfs", name_of(place), "tmpfs", flags, options.as_c_str())?)
+}
+
+/// Makes a path a mount of its own: it begins with what is there, is changed as the rest is, and stays writable when the
+/// rest becomes read-only.
+fn keep_writable(root: BorrowedFd<'_>, path: &str) -> io::Result<()> {
+    let found = find(root, path, Missing::Folder)?;
+    mount_bind(name_of(&found), name_of(&found)).map_err(|error| named(error, "mount", path))
 }
 
 /// The folders that a container has for itself.

@@ -30,6 +30,9 @@ pub enum Root {
         read_only: bool,
         /// Folders that look empty inside.
         hidden: Vec<String>,
+        /// Paths of an image that stay writable where the root is not: its own volumes.
+        #[serde(default)]
+        volumes: Vec<String>,
         /// Devices of the machine beyond those that everybody has.
         devices: Vec<String>,
         /// Whether the kernel wants the overlay's marks in `user.` attributes: in a user namespace it does.

@@ -407,7 +407,7 @@ fn receive(socket: BorrowedFd<'_>) -> Option<(Report, Option<OwnedFd>)> {
 /// Deletes what only a running attempt needs: its changed files, the way into it, and the room for its end.
 pub fn remove_files(folder: &PodFolder, container: &str, number: u32) -> io::Result<()> {
     let attempt = folder.attempt(container, number);
-    let trees = ["root", "layers", "tmp"].map(|part| fs::remove_dir_all(attempt.join(part)));
+    let trees = ["root", "layers", "l", "tmp"].map(|part| fs::remove_dir_all(attempt.join(part)));
     let record = folder.record(container, number);
     let files = [folder.entry(container, number), spare::spare_path(&record)].map(fs::remove_file);
     for removed in trees.into_iter().chain(files) {

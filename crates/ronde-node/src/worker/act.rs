@@ -8,8 +8,9 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Task, Worker, build, sandbox, volumes};
+use super::{Task, Worker, build, sandbox, signal, volumes};
 use crate::{
+    images::choice,
     lifecycle::{Action, Sandbox, Severity, StopReason},
     machine::probe::Isolation,
     net::{self, Resolver},
@@ -121,6 +122,7 @@ impl Worker {
     /// Ends the supervisor, if there is one, and everything in it; gives its address back.
     async fn take_down(&mut self, now: Timestamp) -> io::Result<()> {
         self.tasks.clear();
+        self.finding.clear();
         self.news = None;
         let made = sandbox::read(&self.folder)?;
         // Of one that was not finished nobody knows whether it has come to the network.
@@ -185,6 +187,13 @@ impl Worker {
         }
     }
 
+    /// The signal that asks a container to end: its own choice, that of its image, or SIGTERM.
+    fn stop_signal(&self, name: &str) -> i32 {
+        let own = self.container(name).and_then(|one| one.lifecycle?.stop_signal);
+        let of_image = || choice::read(&self.folder).ok()?.remove(name)?.stop_signal;
+        own.or_else(of_image).and_then(|signal| signal::parse(&signal)).unwrap_or(SIGTERM)
+    }
+
     /// Begins to stop a container, or shortens the time of one that is being stopped.
     fn stop(&mut self, name: &str, deadline: Timestamp, reason: StopReason, now: Timestamp) {
         let attempt = super::exec::newest(&self.folder, name).ok().flatten().map_or(0, |record| record.attempt);
@@ -198,7 +207,7 @@ impl Worker {
         let hook = self.pre_stop(name, reason).filter(|_| !hook_done);
         let folder = self.folder.clone();
         let (container, kill_at) = (name.to_owned(), Instant::now() + left);
-        let signal = stop_signal(self.container(name).as_ref());
+        let signal = self.stop_signal(name);
         let task = tokio::spawn(async move {
             if let Some(hook) = hook {
                 let _ = tokio::time::timeout_at(kill_at, hook).await;
@@ -219,19 +228,4 @@ impl Worker {
         self.tasks.insert((name.to_owned(), Task::Stop), (attempt, AbortOnDropHandle::new(task)));
         self.tasks.remove(&(name.to_owned(), Task::Probes));
     }
-}
-
-/// The signal that asks a container to end: its own choice, or SIGTERM.
-fn stop_signal(container: Option<&Container>) -> i32 {
-    let named = container.and_then(|one| one.lifecycle.as_ref()?.stop_signal.as_deref());
-    let known = [
-        ("SIGTERM", SIGTERM),
-        ("SIGINT", 2),
-        ("SIGQUIT", 3),
-        ("SIGKILL", SIGKILL),
-        ("SIGHUP", 1),
-        ("SIGUSR1", 10),
-        ("SIGUSR2", 12),
-    ];
-    named.and_then(|name| known.iter().find(|(known, _)| *known == name)).map_or(SIGTERM, |(_, number)| *number)
 }

@@ -17,7 +17,7 @@ use crate::{
     orphans,
     sandbox::{
         cgroup::{Hierarchy, Limits},
-        layers::Layer,
+        layers::{Layer, Manner, OWN},
         spec::{ContainerSpec, Mount, Pids, Root, Source, Terminal},
     },
     supervisor::folder::PodFolder,
@@ -202,9 +202,7 @@ fn program(container: &Container, env: &[(String, String)], image: Option<&Execu
         return Err(create_error("no command specified: neither the container nor its image names one"));
     }
     if argv.is_empty() {
-        return Err(create_error(
-            "no command specified: images are not pulled on one machine, so the container needs `command` or `args`",
-        ));
+        return Err(create_error("no command specified: without an image the container needs `command` or `args`"));
     }
     let folder = container.working_dir.as_ref().or(image.map(|image| &image.working_dir));
     let folder = folder.filter(|folder| !folder.is_empty()).map_or_else(|| "/".to_owned(), |folder| absolute(folder));
@@ -218,18 +216,31 @@ fn absolute(folder: &str) -> String {
 fn root(inputs: &Inputs<'_>, container: &Container) -> Root {
     match inputs.isolation {
         Isolation::None => Root::Machine,
-        Isolation::Namespaces { user_attributes, .. } => Root::Layers {
+        Isolation::Namespaces { user_attributes, files } => Root::Layers {
             layers: match &inputs.image {
-                Some(image) => vec![Layer::Image { lowers: image.lowers.clone() }],
+                Some(image) => {
+                    vec![Layer::Image { lowers: image.lowers.clone(), is_copied: files == Manner::ReadOnly }]
+                }
                 None => inputs.layers.clone(),
             },
             read_only: of_container(container, |context| context.read_only_root_filesystem) == Some(true),
             // Nothing of the machine shows in an image.
             hidden: if inputs.image.is_some() { Vec::new() } else { inputs.hidden.clone() },
+            volumes: inputs.image.as_ref().map(|image| own_volumes(image.execution, container)).unwrap_or_default(),
             devices: inputs.devices.clone(),
             user_attributes,
         },
     }
+}
+
+/// The volumes that an image declares, except where the container mounts its own or every container has something.
+fn own_volumes(execution: &Execution, container: &Container) -> Vec<String> {
+    let mounts = || container.volume_mounts.iter().flatten().map(|mount| mount.mount_path.as_str());
+    let is_covered = |path: &str| {
+        path == "/" || OWN.into_iter().chain(mounts()).any(|over| Path::new(path).starts_with(absolute(over)))
+    };
+    let volumes = execution.volumes.iter().map(|path| absolute(path));
+    volumes.filter(|path| !is_covered(path)).collect()
 }
 
 /// Decides which processes the containers of a pod see.

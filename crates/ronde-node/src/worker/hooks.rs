@@ -96,6 +96,7 @@ impl Worker {
                 }
             }
             Note::PodEvent(event) => self.record_event(&event),
+            Note::Files { container, image, failed } => self.take_files(&container, &image, failed),
             Note::Event { container, reason, message } => self.event(Severity::Warning, &container, reason, message),
         }
     }

@@ -8,24 +8,32 @@ mod act;
 pub mod build;
 pub mod exec;
 mod hooks;
-pub mod image;
+mod image;
 mod observe;
 mod publish;
 mod reach;
 pub mod sandbox;
+mod signal;
 mod start;
 mod volumes;
 
-use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
 use ronde_runtime::{causes::Causes, runner::Ctx};
 use tokio::sync::{mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use self::observe::Notes;
 use crate::{
+    images::choice,
     lifecycle::{self, Action, Cause, Decision, PodSeen, Sandbox},
     node::Node,
     probes::Health,
@@ -67,6 +75,12 @@ pub enum Note {
         health: Health,
     },
     PodEvent(lifecycle::PodEvent),
+    /// The files of a container are chosen, or could not be.
+    Files {
+        container: String,
+        image: String,
+        failed: Option<Cause>,
+    },
     /// Something is worth telling, as an event.
     Event {
         container: String,
@@ -93,6 +107,10 @@ pub struct Worker {
     outbox: mpsc::Sender<Note>,
     /// Tasks that act on a container: its stop, its hook, its probes.
     tasks: BTreeMap<(String, Task), (u32, AbortOnDropHandle<()>)>,
+    /// Containers whose files are being found.
+    finding: BTreeMap<String, AbortOnDropHandle<()>>,
+    /// Images that could not be pulled, by name.
+    failed_pulls: BTreeMap<String, image::FailedPull>,
     /// The count of the sources that the volumes were made from.
     volumes_of: Option<u64>,
     sources_seen: u64,
@@ -104,7 +122,9 @@ pub struct Worker {
 /// What has been said once and needs no repetition.
 #[derive(Debug, Default)]
 struct Told {
-    image: bool,
+    /// Shared with the tasks that find files.
+    images: Arc<Mutex<BTreeSet<String>>>,
+    secrets: Vec<String>,
     limits: bool,
     mount: Option<String>,
 }
@@ -141,6 +161,8 @@ impl Worker {
             inbox,
             outbox,
             tasks: BTreeMap::new(),
+            finding: BTreeMap::new(),
+            failed_pulls: BTreeMap::new(),
             volumes_of: None,
             sources_seen: 0,
             held: BTreeMap::new(),
@@ -177,7 +199,7 @@ impl Worker {
         self.recognise(&records);
         let mut containers =
             observe::containers(&self.uid, &records, &self.notes, made.as_ref().map(|made| made.made_at));
-        for (name, chosen) in image::read(&self.folder)? {
+        for (name, chosen) in choice::read(&self.folder)? {
             containers.entry(name).and_modify(|seen| seen.image_id = Some(chosen.id()));
         }
         // 2. What follows.
@@ -226,7 +248,7 @@ impl Worker {
         }
         if desired.sources != self.sources_seen {
             // What a container waits for may be there now.
-            self.notes.values_mut().for_each(|notes| notes.blocked = None);
+            self.notes.values_mut().filter_map(|notes| notes.blocked.as_mut()).for_each(|blocked| blocked.until = now);
             self.sources_seen = desired.sources;
         }
         self.evicted = desired.evicted;

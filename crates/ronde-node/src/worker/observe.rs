@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::{
-    lifecycle::{ContainerSeen, Exit, HookState, Run, RunState, crashes_after},
+    lifecycle::{Cause, ContainerSeen, Exit, HookState, Run, RunState, blocked_until, crashes_after},
     probes::Health,
     supervisor::record::{End, Record},
 };
@@ -14,14 +14,33 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Notes {
     pub attempt: u32,
-    /// Why it could not be started, and since when.
-    pub blocked: Option<(String, String, Timestamp)>,
+    /// Why it could not be started, and when it is tried again.
+    pub blocked: Option<Blocked>,
     pub hook: Option<HookState>,
     pub stopping: Option<Timestamp>,
     /// What the probes say; nothing if there are none.
     pub health: Option<Health>,
     /// What the container said about its own end.
     pub message: Option<String>,
+}
+
+/// Why a container does not start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocked {
+    pub cause: Cause,
+    pub until: Timestamp,
+}
+
+impl Blocked {
+    /// Nothing is wrong: it is being made.
+    pub fn creating(until: Timestamp) -> Self {
+        Self { cause: Cause { reason: "ContainerCreating".to_owned(), message: String::new() }, until }
+    }
+
+    fn state(&self) -> RunState {
+        let Cause { reason, message } = self.cause.clone();
+        RunState::Blocked { reason, message, until: self.until }
+    }
 }
 
 /// Puts together what is seen of each container. `made_at` is when the present sandbox was made.
@@ -57,10 +76,7 @@ fn container(
     let crashes = exits.iter().fold(0, crashes_after);
     let is_blocked = own.blocked.is_some() && records.last().is_none_or(|record| record.attempt < own.attempt);
     let (attempt, current, state) = match (records.last(), &own.blocked) {
-        (_, Some((reason, message, at))) if is_blocked => {
-            let state = RunState::Blocked { reason: reason.clone(), message: message.clone(), at: *at };
-            (own.attempt, true, state)
-        }
+        (_, Some(blocked)) if is_blocked => (own.attempt, true, blocked.state()),
         (Some(record), _) => {
             let current = made_at.is_some_and(|made_at| record.asked_at >= made_at);
             let state = match (exit(uid, name, record, &own), record.started_at) {
@@ -97,7 +113,7 @@ fn id(uid: &str, name: &str, attempt: u32) -> String {
 
 /// An attempt that was ordered and has not been reported yet waits, as one that cannot be started does.
 fn being_started(record: &Record) -> RunState {
-    RunState::Blocked { reason: "ContainerCreating".to_owned(), message: String::new(), at: record.asked_at }
+    Blocked::creating(blocked_until(record.asked_at)).state()
 }
 
 fn exit(uid: &str, name: &str, record: &Record, own: &Notes) -> Option<Exit> {
@@ -129,9 +145,9 @@ mod tests {
 
     use jiff::Timestamp;
 
-    use super::{Notes, containers};
+    use super::{Blocked, Notes, containers};
     use crate::{
-        lifecycle::RunState,
+        lifecycle::{Cause, RunState},
         supervisor::record::{End, Record},
     };
 
@@ -176,7 +192,10 @@ mod tests {
     fn records_and_notes_make_one_picture() {
         let blocked = |attempt| Notes {
             attempt,
-            blocked: Some(("CreateContainerConfigError".to_owned(), "no".to_owned(), at(150))),
+            blocked: Some(Blocked {
+                cause: Cause { reason: "CreateContainerConfigError".to_owned(), message: "no".to_owned() },
+                until: at(160),
+            }),
             ..Notes::default()
         };
         check("no record", vec![], None, "nothing");

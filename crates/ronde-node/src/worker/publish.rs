@@ -64,8 +64,15 @@ impl Worker {
 
     /// An event of a whole pod or of one of its containers.
     pub(super) fn event(&self, severity: Severity, container: &str, reason: &str, message: impl Into<String>) {
-        let field_path = if container.is_empty() { String::new() } else { format!("spec.containers{{{container}}}") };
+        let field_path = if container.is_empty() { String::new() } else { self.field_path(container) };
         self.record_event(&PodEvent { severity, reason: reason.to_owned(), message: message.into(), field_path });
+    }
+
+    /// Where events of a container point to.
+    pub(super) fn field_path(&self, container: &str) -> String {
+        let inits = self.pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+        let is_init = inits.into_iter().any(|init| init.name == container);
+        format!("spec.{}{{{container}}}", if is_init { "initContainers" } else { "containers" })
     }
 
     /// Deletes the object for good, and the pod's folder.

@@ -12,10 +12,11 @@ use kube::{Api, api::PostParams};
 use ronde_images::Image;
 use ronde_runtime::watch::Key;
 
-use super::{Notes, Worker, account, build, exec, image::Choice, sandbox, volumes as places};
+use super::{Notes, Worker, account, build, exec, observe::Blocked, sandbox, volumes as places};
 use crate::{
     env::{self, EnvError, PodFacts},
-    lifecycle::{Cause, HookState, Sandbox, Severity},
+    images::ContainerFiles,
+    lifecycle::{Cause, HookState, Sandbox, Severity, blocked_until},
     net,
     node::CLUSTER_DOMAIN,
     probes::ProbeState,
@@ -50,29 +51,43 @@ impl Worker {
     /// Starts an attempt, or notes why it could not be.
     pub(super) async fn start(&mut self, name: &str, attempt: u32, now: Timestamp) {
         let Some(container) = self.container(name) else { return };
+        let files = match self.files_of(&container, now).await {
+            Ok(None) => return self.wait_for_files(name, attempt, now),
+            Ok(Some(files)) => Ok(files),
+            Err(cause) => Err(cause),
+        };
         self.notes.insert(name.to_owned(), Notes { attempt, ..Notes::default() });
         self.tasks.retain(|(of, _), _| of != name);
         self.tell_limits(&container);
-        if let Err(cause) = self.try_start(&container, attempt, now).await {
+        let started = match &files {
+            Ok(files) => self.try_start(&container, attempt, files, now).await,
+            Err(cause) => Err(cause.clone()),
+        };
+        if let Err(cause) = started {
+            let until = blocked_until(now);
             // Of a volume that is not there the events tell; the container is just being made.
             let blocked = if cause.reason == "FailedMount" {
                 if self.told.mount.as_ref() != Some(&cause.message) {
                     self.event(Severity::Warning, "", "FailedMount", cause.message.clone());
                     self.told.mount = Some(cause.message);
                 }
-                ("ContainerCreating".to_owned(), String::new(), now)
+                Blocked::creating(until)
             } else {
-                (cause.reason, cause.message, now)
+                Blocked { cause, until }
             };
             let notes = self.notes.entry(name.to_owned()).or_default();
             notes.blocked = Some(blocked);
         }
     }
 
-    async fn try_start(&mut self, container: &Container, attempt: u32, now: Timestamp) -> Result<(), Cause> {
-        // 1. Which files it sees, and what it refers to.
-        let image = self.choose_image(container)?;
-        self.tell_image(container, attempt, image.is_some());
+    async fn try_start(
+        &mut self,
+        container: &Container,
+        attempt: u32,
+        files: &ContainerFiles,
+        now: Timestamp,
+    ) -> Result<(), Cause> {
+        // 1. What it refers to.
         let sources = self.sources();
         let places = self.put_volumes(&sources, now).await?;
         let services: Vec<Arc<Service>> = self.ctx.caches.list::<Service>(None);
@@ -80,7 +95,7 @@ impl Worker {
             .map_err(|error| Cause { reason: EnvError::REASON.to_owned(), message: error.to_string() })?;
         // 2. What it is.
         let gpus = self.take_gpus(container)?;
-        let spec = self.describe(container, attempt, with_gpus(env, &gpus), (&places, image.as_ref()), &gpus)?;
+        let spec = self.describe(container, attempt, with_gpus(env, &gpus), (&places, files), &gpus)?;
         // 3. The files that only this attempt has.
         let internal =
             |error: io::Error| Cause { reason: "CreateContainerError".to_owned(), message: error.to_string() };
@@ -216,15 +231,11 @@ impl Worker {
         container: &Container,
         attempt: u32,
         env: Vec<(String, String)>,
-        (places, image): (&BTreeMap<String, String>, Option<&Image>),
+        (places, files): (&BTreeMap<String, String>, &ContainerFiles),
         gpus: &[usize],
     ) -> Result<crate::sandbox::spec::ContainerSpec, Cause> {
-        let file = |path: &str| match image {
-            Some(image) => image.read_file(path).unwrap_or_default(),
-            None => fs::read_to_string(format!("/{path}")).unwrap_or_default(),
-        };
-        let (passwd, group) = (file("etc/passwd"), file("etc/group"));
-        let image = image.map(|image| image_inputs(image, &passwd, &group)).transpose()?;
+        let ContainerFiles { image, passwd, group } = files;
+        let image = image.as_ref().map(|image| image_inputs(image, passwd, group)).transpose()?;
         let hostname = net::hostname(&self.pod, CLUSTER_DOMAIN).unwrap_or_default();
         build::build(build::Inputs {
             program: &self.node.program,
@@ -236,7 +247,7 @@ impl Worker {
             image,
             machine_env: &self.node.machine_env,
             hostname: &hostname,
-            account: &|uid| account::find(&passwd, &group, uid),
+            account: &|uid| account::find(passwd, group, uid),
             volumes: places,
             isolation: self.node.isolation,
             layers: self.node.layers(),
@@ -272,31 +283,6 @@ impl Worker {
         let shared =
             GPU_DEVICES.iter().filter(|path| std::path::Path::new(path).exists()).map(|path| (*path).to_owned());
         own.chain(shared).collect()
-    }
-
-    fn choose_image(&self, container: &Container) -> Result<Option<Image>, Cause> {
-        let choice = Choice {
-            store: &self.node.images,
-            wanted: self.node.images_wanted,
-            isolation: self.node.isolation,
-            folder: &self.folder,
-            container,
-        };
-        choice.make()
-    }
-
-    /// Says which files a container sees: once per pod if those are the machine's.
-    fn tell_image(&mut self, container: &Container, attempt: u32, is_stored: bool) {
-        if is_stored && attempt == 0 {
-            let image = container.image.as_deref().unwrap_or_default();
-            let message = format!("Container image \"{image}\" already present on machine");
-            self.event(Severity::Normal, &container.name, "Pulled", message);
-        } else if !is_stored && !self.told.image {
-            self.told.image = true;
-            let image = container.image.as_deref().unwrap_or_default();
-            let message = format!("Image \"{image}\" is not pulled: the container sees this machine's own files");
-            self.event(Severity::Normal, &container.name, "ImageNotPulled", message);
-        }
     }
 
     /// Says once what cannot be enforced.

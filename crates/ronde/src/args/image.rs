@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, Subcommand};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
-use super::DataDirArgs;
+use super::{DataDirArgs, RegistriesArgs};
 
 #[derive(Debug, Clone, ClapArgs)]
 pub struct ImageArgs {
@@ -19,7 +19,19 @@ pub struct ImageArgs {
 pub enum ImageVerb {
     /// List the images of this machine.
     #[command(alias = "ls")]
-    List,
+    List {
+        /// Output format.
+        #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+        output: ImageOutput,
+    },
+    /// Pull images from their registries.
+    Pull {
+        #[arg(value_name = "IMAGE", required = true)]
+        images: Vec<String>,
+
+        #[command(flatten)]
+        registries: RegistriesArgs,
+    },
     /// Load images from a docker-archive, an OCI archive or an OCI folder.
     Load {
         /// Archive or folder; `-` reads an archive from stdin.
@@ -52,4 +64,11 @@ pub enum ImageVerb {
         #[arg(value_name = "IMAGE")]
         image: String,
     },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ImageOutput {
+    Table,
+    Json,
+    Name,
 }

@@ -99,11 +99,12 @@ impl Story<'_> {
     /// Returns the folders of Python that pods see only if they are mounted.
     async fn hidden_folders(&self) -> Act<Vec<PathBuf>> {
         let client = client::connect(Some(&self.stage.kubeconfig()), None).await?;
-        let Some(machine) = sight::machine_files(&client).await else { return Ok(Vec::new()) };
+        let Some(machine) = sight::machine_of(&client).await else { return Ok(Vec::new()) };
         let mut hidden: Vec<PathBuf> = Vec::new();
         for folder in &self.python.folders {
             let real = fs::canonicalize(folder).map_err(files)?;
-            if machine.private_folder_of(&real).is_some() && !hidden.iter().any(|other| folder.starts_with(other)) {
+            if machine.files.private_folder_of(&real).is_some() && !hidden.iter().any(|other| folder.starts_with(other))
+            {
                 hidden.push(folder.clone());
             }
         }

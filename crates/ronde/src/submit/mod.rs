@@ -181,7 +181,7 @@ impl Submission<'_> {
 
     /// Tells what the pods will not see, where they run on the files of this machine.
     async fn check_sight(&self, client: &Client, namespace: &str, context: &Context) -> Result<(), Box<dyn Failure>> {
-        let Some(files) = sight::machine_files(client).await else { return Ok(()) };
+        let Some(machine) = sight::machine_of(client).await else { return Ok(()) };
         let variable = |name: &str| {
             let found = context.environment.for_pods.iter().find(|(known, _)| known == name);
             found.map(|(_, value)| value.clone())
@@ -191,7 +191,7 @@ impl Submission<'_> {
             path: variable("PATH"),
             python_path: variable("PYTHONPATH"),
         };
-        let findings = sight::look(&self.plain, &files, &shell, &sight::on_disk);
+        let findings = sight::look(&self.plain, &machine, &shell, &sight::on_disk);
         findings.warnings.iter().for_each(|warning| context.printer.warn(warning));
         if !findings.faults.is_empty() {
             return Err(sight::UnseenError { faults: findings.faults }.into());

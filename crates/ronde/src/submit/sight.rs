@@ -1,17 +1,23 @@
 //! Whether the pods of a job will see what it names. Where pods run on the files of this machine, what they will not find is
-//! told before anything is created; on any other cluster nothing is known, and nothing is said.
+//! told before anything is created. What an image may have is only warned of, and of a stored image, or of any other
+//! cluster, nothing is known, and nothing is said.
 //!
 //! [`look`] is pure: what is on the disk is asked through a function. What is certain to fail is a fault; what may be meant
 //! otherwise is a warning.
 
 use std::{
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
 };
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{Client, ResourceExt as _};
-use ronde_node::machine::files::{self, MachineFiles};
+use ronde_images::Reference;
+use ronde_node::{
+    images::policy::{Name, Wanted},
+    machine::files::{self, MachineFiles},
+};
 
 use super::{
     check::Plain,
@@ -109,12 +115,58 @@ enum Seen {
 }
 
 /// Looks at everything that a job names.
-pub fn look(plain: &Plain<'_>, files: &MachineFiles, shell: &Shell, find: Find<'_>) -> Findings {
-    let mut look = Look { plain, files, shell, find, findings: Findings::default() };
-    look.at_folders();
-    look.at_command();
-    look.at_python_path();
+pub fn look(plain: &Plain<'_>, machine: &Machine, shell: &Shell, find: Find<'_>) -> Findings {
+    let mut look = Look { plain, files: &machine.files, shell, find, findings: Findings::default() };
+    let origin = machine.origin_of(plain.image);
+    if origin != Origin::Image {
+        look.at_working_dir();
+        // An image may have a command of its own.
+        look.at_command(origin == Origin::Machine);
+        look.at_python_path();
+    }
+    if origin == Origin::Unknown {
+        look.findings.doubt(plain.image);
+    }
+    look.at_data_dirs();
     look.findings
+}
+
+/// A machine that pods run on.
+#[derive(Debug, Clone, Default)]
+pub struct Machine {
+    pub files: MachineFiles,
+    /// The names of the images that are stored there.
+    pub stored: BTreeSet<String>,
+}
+
+/// Where the files of a pod come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Machine,
+    Image,
+    /// The image may be pulled, or not.
+    Unknown,
+}
+
+impl Machine {
+    fn origin_of(&self, image: &str) -> Origin {
+        let is_stored = |name: &Reference| self.stored.contains(&name.to_string());
+        match (Name::parse(image), self.files.images) {
+            (Name::Host, _) | (_, Wanted::Host) => Origin::Machine,
+            (_, Wanted::Pull) => Origin::Image,
+            (Name::Image(name), Wanted::Auto) if is_stored(&name) => Origin::Image,
+            (Name::Invalid(_) | Name::Image(_), Wanted::Auto) => Origin::Unknown,
+        }
+    }
+}
+
+impl Findings {
+    /// What is wrong here may be right in the image.
+    fn doubt(&mut self, image: &str) {
+        let faults = std::mem::take(&mut self.faults).into_iter();
+        let doubts = faults.map(|fault| format!("{}, unless image `{image}` has it", fault.text));
+        self.warnings = doubts.chain(self.warnings.drain(..)).collect();
+    }
 }
 
 struct Look<'a> {
@@ -130,12 +182,15 @@ impl Look<'_> {
         self.findings.faults.push(Fault { text, hint });
     }
 
-    fn at_folders(&mut self) {
+    fn at_working_dir(&mut self) {
         let folder = self.plain.common.working_dir.clone();
         if let Seen::Private(own) = self.seen(Path::new(&folder)) {
             let hint = format!("mount it with `--data-dir {folder}`, or use a folder outside of {own}");
             self.fault(format!("pods will not see --working-dir `{folder}`: {}", self.why(&own)), hint);
         }
+    }
+
+    fn at_data_dirs(&mut self) {
         for text in self.plain.common.data_dirs.clone() {
             let host = text.split_once(':').map_or(text.as_str(), |(host, _)| host);
             if (self.find)(Path::new(host)).is_none() {
@@ -153,10 +208,10 @@ impl Look<'_> {
         }
     }
 
-    fn at_command(&mut self) {
-        if self.plain.command.trim().is_empty() {
+    fn at_command(&mut self, is_needed: bool) {
+        if is_needed && self.plain.command.trim().is_empty() {
             let hint = "put the command after the flags, in quotes".to_owned();
-            self.fault("the job has no command: images are not pulled on this machine".to_owned(), hint);
+            self.fault("the job has no command, and this machine's files are no image with one".to_owned(), hint);
         }
         self.follow(Some(PathBuf::from(&self.plain.common.working_dir)), &self.plain.command.clone());
     }
@@ -362,7 +417,7 @@ pub fn on_disk(path: &Path) -> Option<Found> {
 }
 
 /// Asks the nodes whether their pods see the files of this machine, and how.
-pub async fn machine_files(client: &Client) -> Option<MachineFiles> {
+pub async fn machine_of(client: &Client) -> Option<Machine> {
     // Who may not look at nodes is told nothing.
     let nodes = objects::list::<Node>(client, None, &[]).await.ok()?;
     let mut all = nodes.iter().map(|node| {
@@ -371,7 +426,10 @@ pub async fn machine_files(client: &Client) -> Option<MachineFiles> {
     });
     let first = all.next()??;
     let is_here = first.root == files::root().ok()?;
-    (is_here && all.all(|other| other.as_ref() == Some(&first))).then_some(first)
+    let is_one = is_here && all.all(|other| other.as_ref() == Some(&first));
+    let images = nodes.iter().filter_map(|node| node.status.as_ref()?.images.as_ref()).flatten();
+    let stored = images.flat_map(|image| image.names.iter().flatten().cloned()).collect();
+    is_one.then_some(Machine { files: first, stored })
 }
 
 /// Tells whether a program runs scripts: `/usr/bin/python3.12` does.

@@ -115,6 +115,7 @@ fn node_args(node: &NodeArgs) -> Vec<String> {
     let mut optional = |name: &str, value: Option<String>| {
         args.extend(value.map(|value| [name.to_owned(), value]).into_iter().flatten());
     };
+    optional("--registries", node.registries.registries.as_ref().map(|path| path.display().to_string()));
     optional("--cpus", node.cpus.map(|cpus| cpus.to_string()));
     optional("--memory", node.memory.map(|memory| memory.to_string()));
     optional("--gpus", node.gpus.map(|gpus| gpus.to_string()));

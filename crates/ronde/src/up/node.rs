@@ -21,13 +21,13 @@ use ronde_machine::{
 };
 use ronde_node::{
     agent::NodeAgent,
+    images::policy::Wanted,
     machine::{
         probe::{Isolation, Missing, Wish},
         rootless::{self, Home},
     },
     objects::Division,
     start::{Options, Prepared, StartError, Started},
-    worker::image::Wanted,
 };
 use ronde_process::Alone;
 use ronde_runtime::{
@@ -44,6 +44,7 @@ use crate::{
     data_dir::DataDir,
     failure::{Blame, Failure},
     printer::Printer,
+    registries,
 };
 
 /// The name under which pods mount the program.
@@ -69,7 +70,7 @@ pub enum NodeError {
 impl Failure for NodeError {
     fn blame(&self) -> Blame {
         match self {
-            Self::Start { source: StartError::Isolation { .. } } => Blame::User,
+            Self::Start { source: StartError::Isolation { .. } | StartError::Registries { .. } } => Blame::User,
             _ => Blame::Environment,
         }
     }
@@ -135,6 +136,8 @@ pub fn prepare(
         home,
         machine_env: context.environment.for_pods.clone(),
         images: images(args.node.images),
+        registries: registries::folders(&args.node.registries, &context.environment),
+        user_home: context.environment.home.clone(),
         shared: [(PROGRAM_DRIVER.to_owned(), shared)].into(),
     };
     runtime.block_on(Prepared::new(options)).map(Some).map_err(|source| NodeError::Start { source })
@@ -169,7 +172,7 @@ fn images(images: ImagesArg) -> Wanted {
     match images {
         ImagesArg::Auto => Wanted::Auto,
         ImagesArg::Host => Wanted::Host,
-        ImagesArg::Pull => Wanted::Stored,
+        ImagesArg::Pull => Wanted::Pull,
     }
 }
 
@@ -244,13 +247,16 @@ impl Cluster {
             [first, .., last] => format!("{} nodes, `{first}` to `{last}`", about.names.len()),
             [] => String::new(),
         };
-        let files = match about.isolation {
-            Isolation::Namespaces { .. } => {
-                "pods are isolated processes on this machine's own files; images are not pulled"
-            }
-            Isolation::None => "pods are plain processes of this machine; images are not pulled",
+        let pods = match about.isolation {
+            Isolation::Namespaces { .. } => "pods are isolated processes",
+            Isolation::None => "pods are plain processes",
         };
-        printer.say(format_args!("  node      {nodes}: {files}"));
+        let files = match about.node.images.wanted() {
+            Wanted::Pull => "in their images",
+            Wanted::Host => "on this machine's own files",
+            Wanted::Auto => "in their images, or else on this machine's own files",
+        };
+        printer.say(format_args!("  node      {nodes}: {pods} {files}"));
         for Missing { what, consequence } in &about.missing {
             printer.say(format_args!("  note      {what}: {consequence}"));
         }

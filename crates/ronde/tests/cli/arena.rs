@@ -156,7 +156,7 @@ fn sight(arena: &Arena) {
     let script = folder.path().join("train.sh");
     fs_err::write(&script, "echo trained\n").unwrap();
     let (folder, script) = (folder.path().display(), script.display());
-    let base = "submit pytorchjob --name=unseen --image=none --share-memory=0";
+    let base = "submit pytorchjob --name=unseen --image=host --share-memory=0";
     let check = |flags: &str, command: &[&str], expected: &str| {
         let output = arena.run(&format!("{base} {flags}"), command);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -9,6 +9,7 @@ mod backup;
 mod charts;
 mod demo;
 mod help;
+mod images;
 mod jobs;
 mod kubeconfig;
 mod lifecycle;

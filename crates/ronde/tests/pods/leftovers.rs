@@ -5,7 +5,7 @@ use ronde_sim::{is_root, program};
 
 use crate::{
     client::{Home, Program},
-    directory,
+    directory, has_static_busybox,
     sandbox::Sandbox,
 };
 
@@ -72,4 +72,14 @@ fn what_is_left_of_another_deleted_data_directory_is_found_by_down_all() {
 #[test]
 fn without_overlays_pods_change_no_file_of_the_machine() {
     check("read_only.sh", "seen\n");
+}
+
+#[test]
+fn without_overlays_images_are_copied() {
+    if has_static_busybox() {
+        let copied = "Image \"test/box:1\" is copied for the container: this machine has no overlay file system\n";
+        let box_says =
+            "cat: can't open '/etc/removed': No such file or directory\nls: /usr: No such file or directory\n";
+        check("read_only.sh image", &format!("seen\n{box_says}of-a-pod\n{copied}"));
+    }
 }

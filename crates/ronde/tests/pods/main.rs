@@ -2,7 +2,7 @@
 //!
 //! Each transcript in `transcripts/` is a script of commands and what a user sees, in the words of a real cluster. Those
 //! that run at the same time share one machine, each in a namespace of its own. What takes the machine down, or needs
-//! one of its own, is in Rust: `restart`, `nodes`, `leftovers`, `ordinary_user`.
+//! one of its own, is in Rust: `restart`, `registry`, `nodes`, `leftovers`, `ordinary_user`.
 //!
 //! `RONDE_CLIENTS_RECORD=1` writes down what differs as the new expectation, to be read before it is believed.
 
@@ -16,6 +16,7 @@ mod disk;
 mod expectation;
 mod leftovers;
 mod ordinary_user;
+mod registry;
 mod restart;
 #[path = "../cli/sandbox.rs"]
 #[expect(dead_code, reason = "the tests of the command use the rest of it")]

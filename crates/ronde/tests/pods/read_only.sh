@@ -19,5 +19,15 @@ kubectl run writer --image example.test/writer:1 --restart Never -- sh -c '
     touch /tmp/of-a-pod' >/dev/null
 kubectl wait --for=jsonpath='{.status.phase}'=Succeeded pod/writer --timeout 120s >/dev/null || kubectl describe pod writer
 kubectl logs writer
+# An image is copied.
+if [[ ${1-} == image ]]; then
+    busybox-image box.tar
+    "$RONDE" image load box.tar >/dev/null
+    kubectl run box --image test/box:1 --restart Never -- 'exec 2>&1; cat /etc/removed; ls /usr; echo of-a-pod; test -e /etc/added' >/dev/null
+    kubectl wait --for=jsonpath='{.status.phase}'=Succeeded pod/box --timeout 120s >/dev/null || kubectl describe pod box
+    kubectl logs box
+    kubectl get events --field-selector involvedObject.name=box,reason=ImageCopied -o jsonpath='{.items[*].message}'
+    echo
+fi
 "$RONDE" down --quiet
 find /usr/of-a-pod /mnt /tmp/of-a-pod -name of-a-pod 2>/dev/null || true

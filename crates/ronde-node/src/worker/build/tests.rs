@@ -62,7 +62,7 @@ fn the_command_is_what_the_pod_says() {
         json!({"containers": [{}]}),
         FULL,
         "CreateContainerError",
-        "no command specified: images are not pulled on one machine, so the container needs `command` or `args`",
+        "no command specified: without an image the container needs `command` or `args`",
     );
 }
 
@@ -161,4 +161,13 @@ fn processes_are_shared_only_when_asked() {
     check("the pod's", shared, pids, Pids::Pod);
     let host = json!({"hostPID": true, "containers": [{"command": ["a"]}]});
     check("the machine's", host, pids, Pids::Machine);
+}
+
+#[test]
+fn volumes_of_an_image_are_its_own_unless_something_covers_them() {
+    let volumes = json!({"/data": {}, "cache/": {}, "/": {}, "/tmp/x": {}, "/mnt/a": {}, "/mnt": {}, "/mnt-b": {}});
+    let execution: Execution = serde_json::from_value(json!({"Volumes": volumes})).expect("a configuration");
+    let mounts = json!({"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/mnt/"}]});
+    let container: Container = serde_json::from_value(mounts).expect("a container");
+    assert_eq!(own_volumes(&execution, &container), ["/data", "/mnt-b", "/cache/"]);
 }

@@ -37,7 +37,13 @@ fn files() -> MachineFiles {
         own: ["/dev", "/proc", "/run", "/sys", "/tmp"].map(str::to_owned).into(),
         hidden: vec!["/var/lib/ronde".to_owned()],
         env: env.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        images: Wanted::Host,
     }
+}
+
+fn machine(images: Wanted) -> Machine {
+    let stored = BTreeSet::from(["docker.io/library/stored:1".to_owned()]);
+    Machine { files: MachineFiles { images, ..files() }, stored }
 }
 
 /// Looks at a job with these flags and this command, submitted in a folder.
@@ -52,7 +58,7 @@ fn look_at(flags: &str, command: &str, folder: &str, python_path: Option<&str>) 
         path: Some("/usr/bin:/opt/own/bin".to_owned()),
         python_path: python_path.map(str::to_owned),
     };
-    look(&plain, &files(), &shell, &find)
+    look(&plain, &machine(Wanted::Host), &shell, &find)
 }
 
 fn check(what: &str, flags: &str, command: &str, expected: &[&str]) {
@@ -155,7 +161,7 @@ fn programs_and_libraries_are_looked_for_where_pods_do() {
         "no command",
         "",
         "",
-        &["the job has no command: images are not pulled on this machine | put the command \
+        &["the job has no command, and this machine's files are no image with one | put the command \
         after the flags, in quotes"],
     );
     let python_path = |own: &str, flags: &str| look_at(flags, "python3 -c pass", "/root", Some(own)).warnings;
@@ -177,5 +183,32 @@ fn pods_without_isolation_see_everything() {
         panic!("this is an etjob")
     };
     let plain = check::common(&args.common, JobType::Etjob, Leave::default(), &mut Vec::new());
-    assert_eq!(look(&plain, &files, &Shell::default(), &find), Findings::default());
+    let machine = Machine { files, ..Machine::default() };
+    assert_eq!(look(&plain, &machine, &Shell::default(), &find), Findings::default());
+}
+
+#[test]
+fn what_an_image_may_have_is_not_refused() {
+    let check = |what: &str, images: Wanted, image: &str, command: &str, faults: usize, warnings: &[&str]| {
+        let image = format!("--image={image}");
+        let words: Vec<&str> =
+            ["--name=a", "--data-dir=/data", &image, command].into_iter().filter(|word| !word.is_empty()).collect();
+        let crate::args::SubmitJob::Etjob(args) = submit("etjob", &words) else { panic!("this is an etjob") };
+        let leave = Leave { command: true, ..Leave::default() };
+        let plain = check::common(&args.common, JobType::Etjob, leave, &mut Vec::new());
+        let findings = look(&plain, &machine(images), &Shell::default(), &find);
+        assert_eq!(
+            (findings.faults.len(), findings.warnings.iter().map(String::as_str).collect()),
+            (faults, warnings.to_vec()),
+            "{what}"
+        );
+    };
+    let doubt = "command `train` is not on the PATH of pods, unless image `other:1` has it";
+    check("this machine by name", Wanted::Pull, "host", "train", 1, &[]);
+    check("this machine by setting", Wanted::Host, "stored:1", "train", 1, &[]);
+    check("stored", Wanted::Auto, "stored:1", "train", 0, &[]);
+    check("may be pulled", Wanted::Auto, "other:1", "train", 0, &[doubt]);
+    check("is pulled", Wanted::Pull, "other:1", "train", 0, &[]);
+    check("the command of the image", Wanted::Auto, "other:1", "", 0, &[]);
+    check("no command, and no image", Wanted::Host, "other:1", "", 1, &[]);
 }

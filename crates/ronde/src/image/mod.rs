@@ -1,16 +1,21 @@
 //! `ronde image`: the images of this machine. Works on the store in the data directory, whether the cluster is running or
 //! not: the store has locks of its own.
 
+mod list;
+mod pull;
+
 use std::{
     io::{self, Write},
     path::Path,
 };
 
 use ronde_images::{
-    Image, Reference, Store,
+    Reference, Store,
     archive::{self, ArchiveError, Input},
+    pull::PullError,
     reference,
-    store::{Removed, StoreError},
+    registry::RegistryError,
+    store::{Quiet, Removed, StoreError},
 };
 use serde_json::json;
 
@@ -19,7 +24,6 @@ use crate::{
     args::{ImageArgs, ImageVerb},
     data_dir::DataDir,
     failure::{Answer, Blame, Failure, Outcome},
-    table::{Layout, View},
 };
 
 /// Digests are told apart by less.
@@ -36,6 +40,10 @@ pub enum ImageError {
     Load { file: String, source: Box<ArchiveError> },
     #[error("cannot save `{image}`")]
     Save { image: String, source: Box<ArchiveError> },
+    #[error("cannot pull `{image}`")]
+    Pull { image: String, source: Box<PullError> },
+    #[error("cannot use the settings of registries")]
+    Registries { source: Box<RegistryError> },
     #[error("cannot open `{file}`")]
     File { file: String, source: io::Error },
     #[error("cannot use the images of this machine")]
@@ -47,6 +55,7 @@ impl Failure for ImageError {
         match self {
             Self::Store { source } if matches!(**source, StoreError::Missing(_) | StoreError::InUse(_)) => Blame::User,
             Self::Store { .. } => Blame::Environment,
+            Self::Pull { source, .. } if !source.is_missing() => Blame::Environment,
             _ => Blame::User,
         }
     }
@@ -57,6 +66,12 @@ impl Failure for ImageError {
                 Some("name it with `--name IMAGE`".to_owned())
             }
             Self::Save { source, .. } if matches!(**source, ArchiveError::Missing(_)) => Some(LIST.to_owned()),
+            Self::Pull { source, .. } if source.is_missing() => {
+                Some("check the name; for a private image run `docker login`, whose credentials are used".to_owned())
+            }
+            Self::Pull { source, .. } if source.is_unreachable() => {
+                Some("`ronde image load FILE` loads an image without a registry".to_owned())
+            }
             Self::Store { source } => match **source {
                 StoreError::Missing(_) => Some(LIST.to_owned()),
                 StoreError::InUse(_) => Some("delete the pod first".to_owned()),
@@ -72,10 +87,14 @@ pub fn run(args: &ImageArgs, context: &Context) -> Outcome {
     let mut data_dir = DataDir::resolve(args.data_dir.data_dir.as_deref(), &context.environment)?;
     let store = Store::new(data_dir.path().join("images"));
     match &args.verb {
-        ImageVerb::List => list(&store, context)?,
+        ImageVerb::List { output } => list::run(&store, *output, context)?,
+        ImageVerb::Pull { images, registries } => {
+            data_dir.prepare()?;
+            pull::run(&store, images, registries, context)?;
+        }
         ImageVerb::Load { file, name } => {
             data_dir.prepare()?;
-            load(&Store::new(data_dir.path().join("images")), file, name.as_deref(), context)?;
+            load(&store, file, name.as_deref(), context)?;
         }
         ImageVerb::Save { image, file } => save(&store, image, file, context)?,
         ImageVerb::Remove { images } => remove(&store, images, &data_dir.path().join("node"), context)?,
@@ -93,27 +112,6 @@ fn parse(name: &str) -> Result<Reference, ImageError> {
     name.parse().map_err(|source| ImageError::Name { source })
 }
 
-fn list(store: &Store, context: &Context) -> Result<(), ImageError> {
-    let images = store.list().map_err(failed)?;
-    if images.is_empty() {
-        context.printer.say("no images on this machine (`ronde image load FILE` adds some)");
-    }
-    let rows: Vec<serde_json::Value> = images.iter().flat_map(rows).collect();
-    let columns = ["Image", "Digest", "Layers", "Size"].map(|name| json!({"name": name, "priority": 0}));
-    let table = json!({"columnDefinitions": columns, "rows": rows});
-    for line in Layout::new(View { wide: false, namespace: false }).render(&table) {
-        context.printer.data(line);
-    }
-    Ok(())
-}
-
-/// One row for each name.
-fn rows(image: &Image) -> Vec<serde_json::Value> {
-    let digest: String = image.digest.hex().chars().take(SHORT_DIGEST).collect();
-    let row = |name: &Reference| json!({"cells": [name.familiar(), digest, image.layers.len().to_string(), size(image.size())]});
-    image.names.iter().map(row).collect()
-}
-
 /// As `du -h` would say it, in decimal units.
 fn size(bytes: u64) -> String {
     let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
@@ -126,14 +124,14 @@ fn size(bytes: u64) -> String {
 fn load(store: &Store, file: &Path, name: Option<&str>, context: &Context) -> Result<(), ImageError> {
     let name = name.map(parse).transpose()?;
     let shown = || file.display().to_string();
-    let mut work = store.work().map_err(failed)?;
+    let adding = store.adding().map_err(failed)?;
     let loaded = if file == Path::new("-") {
-        archive::load(&mut work, Input::Stream(&mut io::stdin().lock()), name.as_ref())
+        archive::load(&adding, Input::Stream(&mut io::stdin().lock()), name.as_ref(), &Quiet)
     } else if file.is_dir() {
-        archive::load(&mut work, Input::Folder(file), name.as_ref())
+        archive::load(&adding, Input::Folder(file), name.as_ref(), &Quiet)
     } else {
         let opened = fs_err::File::open(file).map_err(|source| ImageError::File { file: shown(), source })?;
-        archive::load(&mut work, Input::Stream(&mut io::BufReader::new(opened)), name.as_ref())
+        archive::load(&adding, Input::Stream(&mut io::BufReader::new(opened)), name.as_ref(), &Quiet)
     };
     for image in loaded.map_err(|source| ImageError::Load { file: shown(), source: Box::new(source) })? {
         for name in &image.names {
@@ -171,9 +169,9 @@ fn remove(store: &Store, images: &[String], node: &Path, context: &Context) -> R
     if !store.folder().exists() {
         return names.first().map_or(Ok(()), |name| Err(failed(StoreError::Missing(name.familiar()))));
     }
-    let mut work = store.work().map_err(failed)?;
+    let removing = store.removing().map_err(failed)?;
     for name in &names {
-        let removed = work.remove(name, &|| ronde_node::worker::image::in_use(node)).map_err(failed)?;
+        let removed = removing.remove(name, &|| ronde_node::images::choice::in_use(node)).map_err(failed)?;
         tell(&removed, context);
     }
     Ok(())
@@ -183,8 +181,8 @@ fn prune(store: &Store, node: &Path, context: &Context) -> Result<(), ImageError
     if !store.folder().exists() {
         return Ok(());
     }
-    let mut work = store.work().map_err(failed)?;
-    let removed = work.prune(&|| ronde_node::worker::image::in_use(node)).map_err(failed)?;
+    let removing = store.removing().map_err(failed)?;
+    let removed = removing.prune(&|| ronde_node::images::choice::in_use(node)).map_err(failed)?;
     tell(&removed, context);
     context.printer.say(format_args!("freed {}", size(removed.bytes)));
     Ok(())
