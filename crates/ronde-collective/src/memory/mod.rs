@@ -21,3 +21,8 @@ pub(crate) const BLOCK_MIN: usize = 8 * 1024;
 pub(crate) const RING_MAX: usize = 1024 * 1024;
 /// The same where there are many members.
 pub(crate) const RING_MIN: usize = 16 * 1024;
+
+/// The processor that this thread is on, counted from one: a word that nobody has written is none.
+pub(crate) fn processor() -> u32 {
+    u32::try_from(rustix::thread::sched_getcpu()).map_or(0, |number| number.wrapping_add(1))
+}

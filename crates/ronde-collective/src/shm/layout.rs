@@ -43,6 +43,11 @@ impl Layout {
         Self::control(member, 0) + 4
     }
 
+    /// Where the member was last seen; nothing before it has waited.
+    pub(super) fn processor(member: usize) -> usize {
+        Self::control(member, 0) + 8
+    }
+
     pub(super) fn round(member: usize) -> usize {
         Self::control(member, 1)
     }

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
     Layout, Shm, clock,
-    memory::{Ordering, Segment, fence},
+    memory::{self, Ordering, Segment, fence},
 };
 use crate::{
     error::{Error, Result},
@@ -27,7 +27,7 @@ use crate::{
 const NAP: Duration = Duration::from_millis(50);
 /// Looks at memory before giving up the processor; about 50 µs, the time of a sleep and a wake-up.
 const SPINS: u32 = 2000;
-/// With more members than processors a peer can run only if we let it.
+/// Where members share a processor a peer can run only if we let it.
 const YIELDS: u32 = 50;
 
 /// What is worth trying before going to sleep.
@@ -39,10 +39,12 @@ pub(super) struct Patience {
 
 impl Patience {
     const NONE: Self = Self { spins: 0, yields: 1 };
+    const ALONE: Self = Self { spins: SPINS, yields: 1 };
+    const CROWDED: Self = Self { spins: 0, yields: YIELDS };
 
     pub(super) fn for_members(members: usize) -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
-        if members <= processors { Self { spins: SPINS, yields: 1 } } else { Self { spins: 0, yields: YIELDS } }
+        if members <= processors { Self::ALONE } else { Self::CROWDED }
     }
 }
 
@@ -54,7 +56,7 @@ impl Shm {
 
     /// Waits until nobody is missing, or the time is over; tells which.
     pub(super) fn wait_until(&self, deadline: Option<Instant>, missing: impl Fn() -> Option<usize>) -> Result<bool> {
-        let patience = if self.wait_context.are_waiting() { self.patience } else { Patience::NONE };
+        let patience = self.patience();
         for _ in 0..patience.spins {
             if missing().is_none() {
                 return Ok(true);
@@ -68,6 +70,28 @@ impl Shm {
             thread::yield_now();
         }
         self.sleep_until(deadline, missing)
+    }
+
+    fn patience(&self) -> Patience {
+        if !self.wait_context.are_waiting() {
+            Patience::NONE
+        } else if self.patience.spins > 0 && self.shares_processor() {
+            Patience::CROWDED
+        } else {
+            self.patience
+        }
+    }
+
+    /// Notes which processor this member is on, and tells whether a peer was last seen there. On a busy machine that
+    /// happens even with as many processors as members, and to stay awake is then to keep the peer from working.
+    pub(crate) fn shares_processor(&self) -> bool {
+        let here = memory::processor();
+        let seen = |member: usize| self.segment.word(Layout::processor(member)).load(Ordering::Relaxed);
+        // Peers have the line in their caches, for the bell: only news is worth a store.
+        if seen(self.me) != here {
+            self.segment.word(Layout::processor(self.me)).store(here, Ordering::Relaxed);
+        }
+        self.peers().any(|peer| seen(peer) == here)
     }
 
     fn sleep_until(&self, deadline: Option<Instant>, missing: impl Fn() -> Option<usize>) -> Result<bool> {

@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+
 use crate::{
     algorithms::even_parts,
     clock,
@@ -128,4 +130,20 @@ fn a_wait_ends_at_its_deadline_by_a_goodbye_and_by_an_abort() {
     assert_eq!(one.hear(None), Err(Error::Shutdown(Some(Rank(1)))));
     other.abort(Rank(7));
     assert!(matches!(one.hear(None), Err(Error::Lost { rank: Rank(7), .. })));
+}
+
+#[test]
+fn members_know_when_they_share_a_processor() {
+    thread::spawn(|| {
+        // This thread alone stays where it is; both members are on it.
+        let mut here = CpuSet::new();
+        here.set(sched_getcpu());
+        sched_setaffinity(None, &here).unwrap();
+        let both = members(2);
+        assert!(!both[0].shares_processor(), "the other has not been seen anywhere");
+        assert!(both[1].shares_processor(), "the first was seen here");
+        assert!(both[0].shares_processor());
+    })
+    .join()
+    .unwrap();
 }

@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "TensorFlow is a C library")]
 
 use std::{
+    alloc::{Layout, alloc, dealloc},
     ffi::{CString, c_char, c_int, c_void},
     ptr,
     sync::OnceLock,
@@ -88,7 +89,17 @@ interface! {
     TF_AllocateOutput: (Pointer, c_int, c_int, *const i64, c_int, usize, Pointer) -> Pointer;
     TF_ForwardInputOrAllocateOutput:
         (Pointer, *const c_int, c_int, c_int, *const i64, c_int, *mut c_int, Pointer) -> Pointer;
+    TF_SetOutput: (Pointer, c_int, Pointer, Pointer);
     TF_OpKernelContext_Failure: (Pointer, Pointer);
+    TF_NewTensor: (
+        c_int,
+        *const i64,
+        c_int,
+        Pointer,
+        usize,
+        unsafe extern "C" fn(Pointer, usize, Pointer),
+        Pointer
+    ) -> Pointer;
     TF_TensorType: (Pointer) -> c_int;
     TF_NumDims: (Pointer) -> c_int;
     TF_Dim: (Pointer, c_int) -> i64;
@@ -434,6 +445,39 @@ impl Drop for TensorRef {
     }
 }
 
+/// What is worth memory of ours. TensorFlow asks for aligned memory, for which the C library (2.36) has another place
+/// every time: results of 1 MB went through four places in turn, where a single one stays in the cache.
+const OWN_MIN: usize = 64 * 1024;
+/// What the address of a tensor must be a multiple of; TensorFlow would copy it otherwise.
+const ALIGNMENT: usize = 64;
+
+/// A tensor in memory of ours; none if it is small, or there is no memory.
+fn own_tensor(dtype: DataType, shape: &[usize]) -> Option<TensorRef> {
+    let (dimensions, bytes) = (dimensions(shape), shape.iter().product::<usize>() * dtype.size());
+    let layout = own_layout(bytes).filter(|_| bytes >= OWN_MIN)?;
+    // SAFETY: the layout is not empty, and an address within its first bytes is aligned. All that is allocated is given
+    // to TensorFlow, which calls `free_own` once, even if it refuses it.
+    let tensor = unsafe {
+        let base = ptr::NonNull::new(alloc(layout))?.as_ptr();
+        let data = base.add(base.align_offset(ALIGNMENT)).cast();
+        let (dtype, count) = (to_number(dtype), number(dimensions.len()));
+        (interface().TF_NewTensor)(dtype, dimensions.as_ptr(), count, data, bytes, free_own, base.cast())
+    };
+    (!tensor.is_null()).then_some(TensorRef(tensor))
+}
+
+unsafe extern "C" fn free_own(_data: Pointer, bytes: usize, base: Pointer) {
+    if let Some(layout) = own_layout(bytes) {
+        // SAFETY: what `own_tensor` has allocated, by the same layout.
+        unsafe { dealloc(base.cast(), layout) };
+    }
+}
+
+/// Aligned as all memory is: more would be the other way to allocate again.
+fn own_layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes.checked_add(ALIGNMENT)?, size_of::<usize>()).ok()
+}
+
 /// How TensorFlow hears that a call is finished.
 enum Done {
     /// Good until the kernel returns.
@@ -497,6 +541,16 @@ impl Call {
             )
         };
         status.check().map(|()| TensorRef(tensor))
+    }
+
+    /// Makes a result, a large one in memory of ours. In a graph the operations after this one could not use that memory
+    /// for their own results.
+    pub(super) fn own_output(&self, index: usize, dtype: DataType, shape: &[usize]) -> Result<TensorRef, Failure> {
+        let Some(own) = own_tensor(dtype, shape) else { return self.output(index, dtype, shape) };
+        let status = Status::new();
+        // SAFETY: the context and the tensor live; TensorFlow takes a share in the tensor's memory.
+        unsafe { (interface().TF_SetOutput)(self.context, number(index), own.0, status.0) };
+        status.check().map(|()| own)
     }
 
     /// Makes the result of an input, of the same shape: in the input's own memory if nobody else needs that. Tells

@@ -102,7 +102,11 @@ impl<const COLLECTIVE: usize> Collect<COLLECTIVE> {
             tensors.push(kept.take_input(call, 0)?);
         } else {
             for index in 0..call.inputs() {
-                tensors.push(if makes_results { kept.take_input(call, index) } else { kept.take_both(call, index) }?);
+                tensors.push(match (makes_results, self.is_inline) {
+                    (true, _) => kept.take_input(call, index),
+                    (false, true) => kept.take_apart(call, index),
+                    (false, false) => kept.take_both(call, index),
+                }?);
             }
         }
         let work = Work::new(self.name.as_str(), operation, tensors).on(self.set);
@@ -122,16 +126,28 @@ impl Kept {
     /// An input with its result, in the input's own memory where TensorFlow lets us.
     fn take_both(&mut self, call: &Call, index: usize) -> Result<Tensor, Failure> {
         let (output, is_in_place) = call.output_of_input(index)?;
-        let (dtype, shape) = (dtype(&output)?, Shape(output.shape()));
-        let tensor = if is_in_place {
-            Tensor { dtype, shape, input: output.buffer(), output: None }
-        } else {
-            let (input, mut made) = (call.input(index)?, output.buffer());
-            made.prefer_large_pages();
-            let tensor = Tensor { dtype, shape, input: input.buffer(), output: Some(made) };
-            self.inputs.push(input);
-            tensor
-        };
+        if !is_in_place {
+            return self.take(call.input(index)?, output);
+        }
+        let tensor =
+            Tensor { dtype: dtype(&output)?, shape: Shape(output.shape()), input: output.buffer(), output: None };
+        self.outputs.push(output);
+        Ok(tensor)
+    }
+
+    /// An input with its result, which outside of graphs has memory of its own: the caller has the input.
+    fn take_apart(&mut self, call: &Call, index: usize) -> Result<Tensor, Failure> {
+        let input = call.input(index)?;
+        let output = call.own_output(index, dtype(&input)?, &input.shape())?;
+        self.take(input, output)
+    }
+
+    fn take(&mut self, input: TensorRef, output: TensorRef) -> Result<Tensor, Failure> {
+        let mut made = output.buffer();
+        made.prefer_large_pages();
+        let tensor =
+            Tensor { dtype: dtype(&input)?, shape: Shape(input.shape()), input: input.buffer(), output: Some(made) };
+        self.inputs.push(input);
         self.outputs.push(output);
         Ok(tensor)
     }

@@ -17,6 +17,16 @@ from ronde.tensorflow.util import _executing_eagerly, is_compiled_by_xla
 
 _functions, IS_NATIVE = _native.load()
 
+# As the extension has registered them.
+_DEFAULTS = {
+    "ignore_name_scope": 0,
+    "postscale_factor": 1.0,
+    "prescale_factor": 1.0,
+    "process_set_id": 0,
+    "reduce_op": Sum,
+    "root_rank": 0,
+}
+
 
 def _check_has_gpu():
     return bool(tf.config.list_physical_devices("GPU"))
@@ -47,10 +57,13 @@ def _run(operation, tensors, name, ignore_name_scope, process_set, **options):
     number = process_set.process_set_id
     if number is None or (number != 0 and number not in _basics._get_process_set_ids_and_ranks()):
         raise ValueError(f"{operation}: Process set provided does not exist, or has not been registered.")
-    function = _function(operation)
     options.update(process_set_id=number, ignore_name_scope=int(ignore_name_scope))
     if _executing_eagerly():
-        return function(*tensors, is_inline=1, tensor_name=name or "", **options)
+        attributes = ["is_inline", 1, "tensor_name", name or ""]
+        for option, value in options.items():
+            if value != _DEFAULTS[option]:
+                attributes += option, value
+        return _run_at_once(operation, tensors, attributes)
     if is_compiled_by_xla():
         raise NotImplementedError(
             f"{operation} cannot be part of a function that XLA compiles: pass jit_compile=False (to `compile`, with "
@@ -60,7 +73,23 @@ def _run(operation, tensors, name, ignore_name_scope, process_set, **options):
         first, *_, last = [*_flat(tensors)] * 2 or [None, None]
         about = "" if first is None else f"_{first.name}" if first is last else f"_{first.name}_{last.name}"
         name = f"{operation}{about}"
-    return function(*tensors, name=_normalize_name(name), **options)
+    return _function(operation)(*tensors, name=_normalize_name(name), **options)
+
+
+def _run_at_once(operation, tensors, attributes):
+    """Does an operation now, with the names and values of attributes in turn.
+
+    The function that TensorFlow generates does the same, but with every attribute, and each takes its time.
+    """
+    if IS_NATIVE:
+        run, context = _functions.pywrap_tfe.TFE_Py_FastPathExecute, _functions._context.context()
+        try:
+            return run(context, operation, None, *tensors, *attributes)
+        except _functions._core._NotOkStatusException as error:
+            _functions._ops.raise_from_not_ok_status(error, None)
+        except _functions._core._FallbackException:
+            pass
+    return _function(operation)(*tensors, **dict(zip(attributes[::2], attributes[1::2])))
 
 
 def _flat(tensors):
@@ -219,20 +248,28 @@ def local_rank_op(name=None):
 # --- gradients ---------------------------------------------------------------------------------------------------
 
 
+def _option(op, name):
+    """An attribute; an operation that was done at once has those that were given."""
+    try:
+        return op.get_attr(name)
+    except KeyError:
+        return _DEFAULTS[name]
+
+
 def _how(op):
     """An operation's arguments, for its gradient."""
     return {
-        "op": op.get_attr("reduce_op"),
-        "prescale_factor": op.get_attr("prescale_factor"),
-        "postscale_factor": op.get_attr("postscale_factor"),
+        "op": _option(op, "reduce_op"),
+        "prescale_factor": _option(op, "prescale_factor"),
+        "postscale_factor": _option(op, "postscale_factor"),
         **_where(op),
     }
 
 
 def _where(op):
     return {
-        "ignore_name_scope": bool(op.get_attr("ignore_name_scope")),
-        "process_set": _set_by_number(op.get_attr("process_set_id")),
+        "ignore_name_scope": bool(_option(op, "ignore_name_scope")),
+        "process_set": _set_by_number(_option(op, "process_set_id")),
     }
 
 
@@ -265,7 +302,7 @@ def _grouped_allgather_grad(op, *grads):
 
 def _broadcast_grad(op, grad):
     grad = _allreduce(grad, op=Average, **_where(op))
-    return grad if _basics.rank() == op.get_attr("root_rank") else grad * 0
+    return grad if _basics.rank() == _option(op, "root_rank") else grad * 0
 
 
 def _alltoall_grad(op, grad, _received):

@@ -17,9 +17,12 @@ def members(process_set, dtype):
     return tf.cast(size, dtype)
 
 
+_HERE = contextlib.nullcontext()
+
+
 def _on(device):
     """Where operations run; entering a scope that says nothing takes longer than a small sum."""
-    return tf.device(device) if device else contextlib.nullcontext()
+    return tf.device(device) if device else _HERE
 
 
 def _check_sparse(op, prescale_factor, postscale_factor):

@@ -53,6 +53,11 @@ fn is_put_in(fault: Fault) -> bool {
     FAULT.get() == Some(fault)
 }
 
+/// None: where members are is no part of the model.
+pub(crate) fn processor() -> u32 {
+    0
+}
+
 pub(crate) fn fence(order: Ordering) {
     if !is_put_in(Fault::Fence) {
         atomic::fence(order);
