@@ -53,7 +53,7 @@ framework_layer() {
 own_layer() {
     mkdir "$dir"/{upper,work,merged}
     # shellcheck disable=SC2016 # The inner shell is to put its own values in.
-    ROOT=$ROOT unshare --mount bash -euo pipefail -c '
+    env ROOT="$ROOT" unshare --mount bash -euo pipefail -c '
         source "$1/processes.sh"
         source "$1/roots.sh"
         mount -t overlay overlay -o "lowerdir=$2,upperdir=$3/upper,workdir=$3/work" "$3/merged"
@@ -83,7 +83,7 @@ images() {
     script "${scripts[fixed]}" /examples/tensorflow_mnist_lm.py
     # Volcano brings keys of users; those of hosts are in the image.
     mkdir -p "$dir/script/etc/ssh"
-    ssh-keygen -q -A -f "$dir/script"
+    ssh-keygen -q -A -f "$dir/script" >&2
     image volcanosh/horovod-tf-mnist:0.5 "$(config /examples)"
 
     script "${scripts[keras]}" /opt/spark/examples/src/main/python/tensorflow/keras_mnist_advanced_modified.py

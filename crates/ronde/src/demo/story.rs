@@ -24,6 +24,7 @@ const PICTURE: &str = include_str!("../../../../examples/demo/picture.py");
 /// More than anybody waits for: the story ends the training, however fast the machine is.
 const STEPS: &str = "1000000";
 const JOB: &str = "demo";
+const IMAGE: &str = "this-machine";
 const VICTIM: &str = "demo-worker-1";
 
 type Act<T = ()> = Result<T, Box<dyn Failure>>;
@@ -78,11 +79,7 @@ impl Story<'_> {
             .split(' ')
             .map(str::to_owned)
             .collect();
-        words.extend([
-            "--image=this-machine".to_owned(),
-            format!("--working-dir={folder}"),
-            format!("--data-dir={folder}"),
-        ]);
+        words.extend([format!("--image={IMAGE}"), format!("--working-dir={folder}"), format!("--data-dir={folder}")]);
         words.extend(self.hidden_folders().await?.iter().map(|folder| format!("--data-dir={}", folder.display())));
         words.push("--wait".to_owned());
         words.push(format!(
@@ -99,7 +96,7 @@ impl Story<'_> {
     /// Returns the folders of Python that pods see only if they are mounted.
     async fn hidden_folders(&self) -> Act<Vec<PathBuf>> {
         let client = client::connect(Some(&self.stage.kubeconfig()), None).await?;
-        let Some(machine) = sight::machine_files(&client).await else { return Ok(Vec::new()) };
+        let Some(machine) = sight::machine_files(&client, IMAGE).await else { return Ok(Vec::new()) };
         let mut hidden: Vec<PathBuf> = Vec::new();
         for folder in &self.python.folders {
             let real = fs::canonicalize(folder).map_err(files)?;

@@ -181,7 +181,7 @@ impl Submission<'_> {
 
     /// Tells what the pods will not see, where they run on the files of this machine.
     async fn check_sight(&self, client: &Client, namespace: &str, context: &Context) -> Result<(), Box<dyn Failure>> {
-        let Some(files) = sight::machine_files(client).await else { return Ok(()) };
+        let Some(files) = sight::machine_files(client, self.plain.image).await else { return Ok(()) };
         let variable = |name: &str| {
             let found = context.environment.for_pods.iter().find(|(known, _)| known == name);
             found.map(|(_, value)| value.clone())

@@ -1,5 +1,5 @@
 //! Whether the pods of a job will see what it names. Where pods run on the files of this machine, what they will not find is
-//! told before anything is created; on any other cluster nothing is known, and nothing is said.
+//! told before anything is created; on any other cluster, and of what is in a stored image, nothing is said.
 //!
 //! [`look`] is pure: what is on the disk is asked through a function. What is certain to fail is a fault; what may be meant
 //! otherwise is a warning.
@@ -11,6 +11,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{Client, ResourceExt as _};
+use ronde_images::{Reference, Store};
 use ronde_node::machine::files::{self, MachineFiles};
 
 use super::{
@@ -361,8 +362,8 @@ pub fn on_disk(path: &Path) -> Option<Found> {
     }
 }
 
-/// Asks the nodes whether their pods see the files of this machine, and how.
-pub async fn machine_files(client: &Client) -> Option<MachineFiles> {
+/// Asks the nodes whether their pods with this image see the files of this machine, and how.
+pub async fn machine_files(client: &Client, image: &str) -> Option<MachineFiles> {
     // Who may not look at nodes is told nothing.
     let nodes = objects::list::<Node>(client, None, &[]).await.ok()?;
     let mut all = nodes.iter().map(|node| {
@@ -371,7 +372,16 @@ pub async fn machine_files(client: &Client) -> Option<MachineFiles> {
     });
     let first = all.next()??;
     let is_here = first.root == files::root().ok()?;
-    (is_here && all.all(|other| other.as_ref() == Some(&first))).then_some(first)
+    let is_alike = all.all(|other| other.as_ref() == Some(&first));
+    (is_here && is_alike && !is_stored(image, &first)).then_some(first)
+}
+
+/// Tells whether an image is in the store of the machine: what nodes list is seconds old. The store is in the data
+/// directory, which pods do not see; who may not read it is told nothing about the image.
+fn is_stored(image: &str, files: &MachineFiles) -> bool {
+    let Ok(name) = image.parse::<Reference>() else { return false };
+    let mut stores = files.hidden.iter().map(|folder| Store::new(Path::new(folder).join("images")));
+    stores.any(|store| store.find(&name).map_or(true, |found| found.is_some()))
 }
 
 /// Tells whether a program runs scripts: `/usr/bin/python3.12` does.
