@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Builds stand-ins for the images that the seeds name, without Docker and without a registry.
 #
-#   seed-images.sh check   says whether it can be done here
-#   seed-images.sh save    writes all of them to stdout, as one `docker save` would
+#   seed-images.sh check       says whether it can be done here
+#   seed-images.sh framework   prints what they train with: tensorflow, or numpy where that cannot be had
+#   seed-images.sh save        writes all of them to stdout, as one `docker save` would
 #
 # In each are Debian with sshd, Open MPI and Python, TensorFlow as e2e/environment.sh has it, the wheels of `make wheel`,
-# and a script of examples/ where the seed looks for it. Where TensorFlow cannot be had, or is for another Python, the
-# script is one for NumPy under the same name. All but the script are layers that the images share; the first two are kept
-# in a cache outside the checkout. Needs root, debootstrap and a mirror of Debian, as image.sh does.
+# and a script of examples/ where the seed looks for it. Without TensorFlow the script is one for NumPy under the same name,
+# and there is no image for parameter servers. All but the script are layers that the images share; the first two are
+# kept in a cache outside the checkout. Needs root, debootstrap and a mirror of Debian, as image.sh does.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly ROOT=$HERE/..
@@ -38,6 +39,7 @@ base_layer() {
 framework_layer() {
     local environment packages file
     environment=$("$HERE/environment.sh" tensorflow) || return
+    mkdir -p "$CACHE"
     packages=$environment/lib/$PYTHON/site-packages
     [[ -d $packages ]] || return
     file=$CACHE/tensorflow-$(find "$packages" -maxdepth 1 -name '*.dist-info' -printf '%f\n' | sort | sha256sum | cut -c 1-12).tar
@@ -78,7 +80,7 @@ config() {
     printf '{"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"], "Cmd": ["bash"], "WorkingDir": "%s"}' "$1"
 }
 
-# The seeds' images; $1 is a script for each way to train, of TensorFlow or of NumPy.
+# The seeds' images, with the scripts of TensorFlow or of NumPy.
 images() {
     script "${scripts[fixed]}" /examples/tensorflow_mnist_lm.py
     # Volcano brings keys of users; those of hosts are in the image.
@@ -97,7 +99,8 @@ images() {
         "$dir/script/examples/elastic/tensorflow2_mnist_elastic.py"
     image registry.cn-hangzhou.aliyuncs.com/ai-samples/horovod:0.20.0-tf2.3.0-torch1.6.0-mxnet1.6.0.post0-py3.7-cuda10.1 "$(config /)"
 
-    script volcano/dist_mnist.py /var/tf_dist_mnist/dist_mnist.py
+    [[ ${scripts[servers]-} ]] || return 0
+    script "${scripts[servers]}" /var/tf_dist_mnist/dist_mnist.py
     image volcanosh/dist-mnist-tf-example:0.0.1 "$(config /)"
 }
 
@@ -115,9 +118,7 @@ save_images() {
     if [[ $framework ]]; then
         ln -s "$framework" "$dir/archive/2-tensorflow.tar"
         shared+=(2-tensorflow.tar)
-        scripts=([fixed]=tensorflow_mnist_lm.py [keras]=keras_mnist_advanced_modified.py [elastic]=elastic/tensorflow2_mnist_elastic.py)
-    else
-        say "without TensorFlow: the scripts are for NumPy"
+        scripts=([fixed]=tensorflow_mnist_lm.py [keras]=keras_mnist_advanced_modified.py [elastic]=elastic/tensorflow2_mnist_elastic.py [servers]=volcano/dist_mnist.py)
     fi
     own_layer "$base/root" "$dir/archive/3-ronde.tar"
     shared+=(3-ronde.tar)
@@ -127,9 +128,10 @@ save_images() {
 
 case ${1-} in
 check) check && say "can be built here, from $(mirror)" ;;
+framework) [[ $(framework_layer || true) ]] && printf 'tensorflow\n' || printf 'numpy\n' ;;
 save) save_images ;;
 *)
-    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

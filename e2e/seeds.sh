@@ -42,9 +42,11 @@ load() {
 }
 
 of_the_cluster up --detach --listen 127.0.0.1:0 --nodes 4 --cpus 4 --gpus 1 --memory 8Gi --images pull
+RONDE_SEEDS_FRAMEWORK=$("$HERE/seed-images.sh" framework)
+say "the images train with $RONDE_SEEDS_FRAMEWORK"
 "$HERE/seed-images.sh" save | load -
 [[ -z ${IMAGE-} ]] || load "$IMAGE"
 of_the_cluster image list
 du -sh "$dir/data/images" >&2
-export RONDE_SEEDS RONDE_SEEDS_KUBECONFIG=$dir/.kube/config
+export RONDE_SEEDS RONDE_SEEDS_FRAMEWORK RONDE_SEEDS_KUBECONFIG=$dir/.kube/config
 "$@"
