@@ -73,10 +73,13 @@ e2e: build ## Jobs, policies, queues and gangs on a real control plane with simu
 e2e-chart: build ## The Horovod chart on this machine, with our wheels, PyTorch, scikit-learn, sshd and Open MPI; as root
 	e2e/chart.sh $(LOCKED)
 
-e2e-image: wheel ## Build the image of the Horovod chart without Docker, import it where containerd is, and train in it; as root
+e2e-image: wheel build ## Build the image of the Horovod chart and stand-ins for those that the seeds name, without Docker; type the seeds as they are printed; as root
+	cargo test $(LOCKED) -p ronde --test pods --no-run
 	dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
 	e2e/image.sh folder "$$dir/root"; e2e/image.sh build "$$dir/image.tar" "$$dir/root"; \
-	e2e/image.sh import "$$dir/image.tar"; e2e/image.sh try "$$dir/root"
+	e2e/image.sh import "$$dir/image.tar"; e2e/image.sh try "$$dir/root"; \
+	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" IMAGE="$$dir/image.tar" \
+	e2e/seeds.sh "$$(tools/target-dir.sh)/debug/ronde" cargo test $(LOCKED) -p ronde --test pods seeds -- --test-threads 1
 
 e2e-static: static ## Try the static ronde in a root with busybox alone and in one with an old C library; as root
 	e2e/static.sh "$$(tools/target-dir.sh)/static/ronde"

@@ -14,54 +14,22 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly ROOT=$HERE/..
 readonly DOCKERFILE=$ROOT/charts/horovod/Dockerfile
 readonly NAME=docker.io/library/horovod-cpu:latest
-readonly SUITE=bookworm
-
-say() { printf 'image: %s\n' "$*" >&2; }
-
-die() {
-    say "$*"
-    exit 1
-}
-
-# The first mirror that apt uses here.
-mirror() {
-    local found
-    found=${MIRROR:-$(sed -nE 's/^URIs: *(\S+)$/\1/p; s/^deb (\[[^]]*\] )?(\S+) .*/\2/p' \
-        /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null | head -1)}
-    printf '%s\n' "${found:-http://deb.debian.org/debian}"
-}
+# shellcheck source=e2e/processes.sh
+source "$HERE/processes.sh"
+# shellcheck source=e2e/roots.sh
+source "$HERE/roots.sh"
 
 # The packages that the Dockerfile installs.
 packages() {
     sed -n '/apt-get install/,/&& rm/p' "$DOCKERFILE" | sed -e 1d -e '/&& rm/d' | sed 's/.$//' | xargs -n 1
 }
 
-check() {
-    ((EUID == 0)) || die "only root can make a root filesystem"
-    command -v debootstrap >/dev/null || die "\`debootstrap\` is missing: apt-get install debootstrap"
-}
-
 folder() {
-    local dir=$1 wheels
+    local dir=$1 wanted
     check
-    say "bootstraps $SUITE from $(mirror) (minutes)"
-    debootstrap --variant=minbase "$SUITE" "$dir" "$(mirror)" >&2
-    # No daemon starts while packages are configured.
-    printf '#!/bin/sh\nexit 101\n' >"$dir/usr/sbin/policy-rc.d"
-    chmod 755 "$dir/usr/sbin/policy-rc.d"
     mapfile -t wanted < <(packages)
-    DEBIAN_FRONTEND=noninteractive chroot "$dir" apt-get install -y -qq --no-install-recommends "${wanted[@]}" >&2
-    rm -rf "$dir"/var/lib/apt/lists/* "$dir"/var/cache/apt/archives/*.deb "$dir"/etc/ssh/ssh_host_* "$dir/usr/sbin/policy-rc.d"
-    ln -s python3 "$dir/usr/bin/python"
-    mapfile -t wheels < <(compgen -G "$ROOT/python/dist/*.whl")
-    if ((${#wheels[@]})); then
-        mkdir "$dir/tmp/wheels"
-        cp "${wheels[@]}" "$dir/tmp/wheels/"
-        chroot "$dir" sh -c 'pip install --quiet --break-system-packages --no-deps --root-user-action ignore /tmp/wheels/*.whl' >&2
-        rm -r "$dir/tmp/wheels"
-    else
-        say "without our wheels: \`make wheel\` builds them"
-    fi
+    bootstrap "$dir" "${wanted[@]}"
+    install_wheels "$dir"
     mkdir -p "$dir/examples"
     cp "$ROOT/examples/pytorch_mnist.py" "$dir/examples/"
     chroot "$dir" useradd --create-home --shell /bin/bash --uid 1000 trainer
@@ -97,19 +65,16 @@ scratch() {
 }
 
 build() {
-    local file root digest
+    local file root
     check
     file=$(realpath "$1")
     scratch
     root=${2:-$dir/root}
     [[ -d $root ]] || folder "$root"
-    tar -C "$root" -cf "$dir/layer.tar" .
-    digest=$(sha256sum "$dir/layer.tar" | cut -d ' ' -f 1)
-    cat >"$dir/config.json" <<JSON
-{"architecture": "$(dpkg --print-architecture)", "os": "linux", "config": {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"], "Cmd": ["bash"]}, "rootfs": {"type": "layers", "diff_ids": ["sha256:$digest"]}}
-JSON
-    printf '[{"Config": "config.json", "RepoTags": ["%s"], "Layers": ["layer.tar"]}]\n' "$NAME" >"$dir/manifest.json"
-    tar -C "$dir" -cf "$file" manifest.json config.json layer.tar
+    mkdir "$dir/archive"
+    tar -C "$root" -cf "$dir/archive/layer.tar" .
+    add_image "$dir/archive" "$NAME" '{"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"], "Cmd": ["bash"]}' layer.tar
+    save "$dir/archive" >"$file"
     say "$NAME is in $file"
 }
 

@@ -6,6 +6,7 @@ ends when every worker has said that it is done.
 
 import json
 import os
+import re
 import sys
 import time
 
@@ -23,6 +24,11 @@ def digits(count, seed):
     numbers = np.random.RandomState(seed)
     labels = numbers.randint(0, 10, count)
     return patterns[labels] + 0.3 * numbers.randn(count, SIDE * SIDE).astype("float32"), labels
+
+
+def read_config(text):
+    """Reads TF_CONFIG; addresses may be without the quotes of JSON, as shell scripts easily write them."""
+    return json.loads(re.sub(r"(?<=[\[,])\s*([\w.-]+:\d+)\s*(?=[\],])", r'"\1"', text))
 
 
 def done_queues(cluster, workers):
@@ -88,7 +94,7 @@ def train(server, cluster, index):
 
 def main():
     tf.disable_eager_execution()
-    config = json.loads(os.environ["TF_CONFIG"])
+    config = read_config(os.environ["TF_CONFIG"])
     cluster = tf.train.ClusterSpec(config["cluster"])
     role, index = config["task"]["type"], int(config["task"]["index"])
     server = tf.train.Server(cluster, job_name=role, task_index=index)

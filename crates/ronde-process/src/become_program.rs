@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 /// Where programs are looked for when the environment does not say.
 pub const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// An image without the C library that a program was built for is where most people meet it.
+const INTERPRETER_MISSING: &str = " (the file is there, but not the interpreter or dynamic loader that it needs)";
+
 /// A program with its arguments and its whole environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
@@ -37,7 +40,9 @@ pub fn become_program(program: &Program) -> io::Error {
             command.arg0(name).args(program.argv.get(1..).unwrap_or_default()).env_clear();
             command.envs(program.env.iter().map(|(name, value)| (name, value)));
             let error = command.exec();
-            io::Error::new(error.kind(), format!("exec: \"{name}\": {}", plain(&error)))
+            // The program was found just now: what is missing is what runs it.
+            let hint = if error.kind() == io::ErrorKind::NotFound { INTERPRETER_MISSING } else { "" };
+            io::Error::new(error.kind(), format!("exec: \"{name}\": {}{hint}", plain(&error)))
         }
         Err(error) => error,
     }
@@ -73,4 +78,26 @@ fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let cut = text.split(" (os error").next().unwrap_or(&text);
     cut.to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_missing_interpreter_is_told_from_a_missing_program() {
+        let script = std::env::temp_dir().join(format!("ronde-process-{}-script", std::process::id()));
+        fs_err::write(&script, "#!/nowhere/sh\n").unwrap();
+        fs_err::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let name = script.to_str().unwrap();
+        let said = |name: &str| {
+            let argv = vec![name.to_owned()];
+            become_program(&Program { argv, env: Vec::new(), folder: ".".to_owned() }).to_string()
+        };
+        assert_eq!(said(name), format!("exec: \"{name}\": no such file or directory{INTERPRETER_MISSING}"));
+        fs_err::remove_file(&script).unwrap();
+        assert_eq!(said(name), format!("exec: \"{name}\": stat {name}: no such file or directory"));
+    }
 }

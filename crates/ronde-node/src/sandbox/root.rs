@@ -225,14 +225,22 @@ fn keep_writable(root: BorrowedFd<'_>, path: &str) -> io::Result<()> {
 
 /// The folders that a container has for itself.
 fn put_own(plan: &RootPlan<'_>, root: BorrowedFd<'_>) -> io::Result<()> {
+    // Those of an image are the image's, with what it has in them; those of the machine are not for pods.
+    if !matches!(plan.layers, [Layer::Image { .. }]) {
+        put_scratch(plan, root)?;
+    }
+    put_proc(root)?;
+    put_sys(root)?;
+    put_dev(plan, root)
+}
+
+fn put_scratch(plan: &RootPlan<'_>, root: BorrowedFd<'_>) -> io::Result<()> {
     let tmp = plan.folder.join("tmp");
     make_folder(&tmp, 0o1777)?;
     mount_bind(&tmp, name_of(&find(root, "/tmp", Missing::Folder)?))?;
     memory(&find(root, "/run", Missing::Folder)?, "mode=0755", MountFlags::empty())?;
     find(root, "/run/lock", Missing::Folder)?;
-    put_proc(root)?;
-    put_sys(root)?;
-    put_dev(plan, root)
+    Ok(())
 }
 
 /// A new one, or where the kernel refuses because parts of the machine's are covered, the machine's.

@@ -24,6 +24,7 @@ const PICTURE: &str = include_str!("../../../../examples/demo/picture.py");
 /// More than anybody waits for: the story ends the training, however fast the machine is.
 const STEPS: &str = "1000000";
 const JOB: &str = "demo";
+const IMAGE: &str = "this-machine";
 const VICTIM: &str = "demo-worker-1";
 
 type Act<T = ()> = Result<T, Box<dyn Failure>>;
@@ -78,11 +79,7 @@ impl Story<'_> {
             .split(' ')
             .map(str::to_owned)
             .collect();
-        words.extend([
-            "--image=this-machine".to_owned(),
-            format!("--working-dir={folder}"),
-            format!("--data-dir={folder}"),
-        ]);
+        words.extend([format!("--image={IMAGE}"), format!("--working-dir={folder}"), format!("--data-dir={folder}")]);
         words.extend(self.hidden_folders().await?.iter().map(|folder| format!("--data-dir={}", folder.display())));
         words.push("--wait".to_owned());
         words.push(format!(

@@ -13,7 +13,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{Client, ResourceExt as _};
-use ronde_images::Reference;
+use ronde_images::{Reference, Store};
 use ronde_node::{
     images::policy::{Name, Wanted},
     machine::files::{self, MachineFiles},
@@ -428,8 +428,17 @@ pub async fn machine_of(client: &Client) -> Option<Machine> {
     let is_here = first.root == files::root().ok()?;
     let is_one = is_here && all.all(|other| other.as_ref() == Some(&first));
     let images = nodes.iter().filter_map(|node| node.status.as_ref()?.images.as_ref()).flatten();
-    let stored = images.flat_map(|image| image.names.iter().flatten().cloned()).collect();
+    let listed = images.flat_map(|image| image.names.iter().flatten().cloned());
+    let stored = listed.chain(names_in_store(&first)).collect();
     is_one.then_some(Machine { files: first, stored })
+}
+
+/// Returns the images that are in the store of this machine: what nodes list is seconds old. The store is in the data
+/// directory, which pods do not see; who may not read it has the list.
+fn names_in_store(files: &MachineFiles) -> impl Iterator<Item = String> {
+    let stores = files.hidden.iter().map(|folder| Store::new(Path::new(folder).join("images")));
+    let images = stores.filter_map(|store| store.list().ok()).flatten();
+    images.flat_map(|image| image.names).map(|name| name.to_string())
 }
 
 /// Tells whether a program runs scripts: `/usr/bin/python3.12` does.

@@ -71,6 +71,14 @@ impl Home {
         home
     }
 
+    /// Makes a home on somebody else's server, in the namespace `default`, which it leaves as it is.
+    pub fn in_default(kubeconfig: &Path, programs: &Path) -> Self {
+        let sandbox = Sandbox::new();
+        sandbox.write(".kube/config", &fs::read_to_string(kubeconfig).unwrap());
+        let Self { directory, path, .. } = Self::of(&sandbox, programs);
+        Self { directory, path, _sandbox: Some(sandbox) }
+    }
+
     /// Makes a home beside others on a server that runs.
     pub fn beside(sandbox: &Sandbox, namespace: &str, programs: &Path) -> Self {
         sandbox.write(&format!("{namespace}/.kube/config"), &sandbox.read(".kube/config"));
@@ -97,6 +105,7 @@ impl Home {
         command.env("CHARTS", Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts"));
         command.env("RONDE", env!("CARGO_BIN_EXE_ronde"));
         command.env("EXAMPLES", Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples"));
+        command.env("RONDE_SEEDS", seeds());
         for name in ["RONDE_TEST_PYTHON", "RONDE_TEST_PYTHONPATH"] {
             command.envs(variable(name).map(|value| (name, value)));
         }
@@ -158,6 +167,12 @@ fn kubectl_minor(kubectl: &Path) -> u32 {
     let version: Value = serde_json::from_slice(&output.stdout).unwrap();
     let minor = version["clientVersion"]["minor"].as_str().unwrap();
     minor.trim_end_matches('+').parse().unwrap()
+}
+
+/// Returns where the texts of the seeds are: by default beside the checkout, if they are there at all.
+pub fn seeds() -> PathBuf {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/seeds");
+    variable("RONDE_SEEDS").map_or(beside, PathBuf::from)
 }
 
 /// Reads the environment, for all of this test target.

@@ -2,7 +2,8 @@
 //!
 //! Each transcript in `transcripts/` is a script of commands and what a user sees, in the words of a real cluster. Those
 //! that run at the same time share one machine, each in a namespace of its own. What takes the machine down, or needs
-//! one of its own, is in Rust: `restart`, `registry`, `nodes`, `leftovers`, `ordinary_user`.
+//! one of its own, is in Rust: `restart`, `registry`, `nodes`, `leftovers`, `ordinary_user`. `scenarios` and `seeds` run
+//! where their make targets have prepared a cluster.
 //!
 //! `RONDE_CLIENTS_RECORD=1` writes down what differs as the new expectation, to be read before it is believed.
 
@@ -22,6 +23,7 @@ mod restart;
 #[expect(dead_code, reason = "the tests of the command use the rest of it")]
 mod sandbox;
 mod scenarios;
+mod seeds;
 #[path = "../clients/transcript.rs"]
 #[expect(dead_code, reason = "the tests of clients use the rest of it")]
 mod transcript;
@@ -263,11 +265,20 @@ fn has_static_busybox() -> bool {
     is_static
 }
 
+fn has_seeds() -> bool {
+    let found = client::seeds().is_dir();
+    if !found {
+        skip("the texts of the seeds are not beside the checkout");
+    }
+    found
+}
+
 fn is_there(need: &str) -> bool {
     match need {
         "training" => can_train(),
         "root" => is_root(),
         "static busybox" => has_static_busybox(),
+        "seeds" => has_seeds(),
         "tensorflow" => has_modules(
             &["tensorflow", "horovod"],
             "TensorFlow is not installed (`make e2e-frameworks` brings it and runs this test)",
