@@ -127,6 +127,10 @@ impl FailureEntry {
     }
 }
 
+pub(super) fn protocol(host: &str, what: &str) -> RegistryError {
+    RegistryError::Protocol { host: host.to_owned(), what: what.to_owned() }
+}
+
 /// Makes a text from outside fit for one line of a terminal.
 pub(super) fn one_line(text: &str) -> String {
     let clean: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();

@@ -10,6 +10,7 @@ mod backoff;
 mod challenge;
 mod client;
 mod connect;
+mod download;
 mod error;
 mod hosts;
 mod keyring;
@@ -30,9 +31,10 @@ use self::{
 };
 pub use self::{
     connect::Proxies,
+    download::Piece,
     error::RegistryError,
     keyring::{Keyring, Login},
-    repository::{Fetched, Piece, Repository, Sources, Wanted},
+    repository::{Fetched, Repository, Sources, Wanted},
 };
 use crate::Reference;
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
-    header::{ACCEPT, AUTHORIZATION, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RANGE, WWW_AUTHENTICATE},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION, RANGE, WWW_AUTHENTICATE},
 };
 use tokio::sync::mpsc;
 use url::Url;
@@ -18,7 +18,8 @@ use super::{
     backoff::{Backoff, Failure, TRIES_MAX},
     challenge::Challenge,
     client::{Answer, SendError},
-    error::RegistryError,
+    download::{Download, Piece},
+    error::{RegistryError, protocol},
     hosts::Endpoint,
     keyring::{Keyring, Login},
     tokens::{Asker, request},
@@ -74,14 +75,6 @@ pub enum Sources {
     All,
     /// Without the mirrors.
     ServerOnly,
-}
-
-/// What comes of a download.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
-    Bytes(Bytes),
-    /// The registry does not go on where it was stopped: what came so far is of no use.
-    Restart,
 }
 
 /// One repository of one registry, and who may answer for it.
@@ -165,7 +158,7 @@ impl Repository {
         sources: Sources,
     ) -> Result<(), RegistryError> {
         let can = |endpoint: &Endpoint| endpoint.can_pull && (sources == Sources::All || !endpoint.is_mirror);
-        let mut download = Download { part, at: offset, pieces };
+        let mut download = Download::new(part, offset, pieces);
         let mut last = RegistryError::NoHost(self.registry.clone());
         for (host, tries_max) in self.hosts_that(can) {
             match self.blob_with_retries(host, Backoff::new(tries_max), &mut download).await {
@@ -206,10 +199,10 @@ impl Repository {
         mut backoff: Backoff,
         download: &mut Download<'_>,
     ) -> Result<(), RegistryError> {
-        while download.at < download.part.size {
-            let before = download.at;
+        while !download.is_whole() {
+            let before = download.at();
             let Err(mut failure) = self.blob_of(host, download).await else { return Ok(()) };
-            if download.at.saturating_sub(before) >= PROGRESS_MIN {
+            if download.at().saturating_sub(before) >= PROGRESS_MIN {
                 backoff.reset();
             }
             // The manifest came over the same network, which may be gone for a moment.
@@ -223,11 +216,11 @@ impl Repository {
 
     async fn blob_of(&self, host: &RepositoryHost, download: &mut Download<'_>) -> Result<(), Failure> {
         let mut headers = HeaderMap::new();
-        if download.at > 0 {
-            let range = HeaderValue::try_from(format!("bytes={}-", download.at));
+        if download.at() > 0 {
+            let range = HeaderValue::try_from(format!("bytes={}-", download.at()));
             headers.extend(range.ok().map(|range| (RANGE, range)));
         }
-        let mut answer = self.ask(host, &format!("blobs/{}", download.part.digest), &headers).await?;
+        let mut answer = self.ask(host, &format!("blobs/{}", download.part().digest), &headers).await?;
         match answer.response.status() {
             StatusCode::OK => download.restart().await?,
             StatusCode::PARTIAL_CONTENT => download.check_range(&answer).await?,
@@ -331,66 +324,6 @@ impl Repository {
     }
 }
 
-/// A download under way.
-struct Download<'a> {
-    part: &'a Descriptor,
-    /// How much was sent on.
-    at: u64,
-    pieces: &'a mpsc::Sender<Piece>,
-}
-
-impl Download<'_> {
-    async fn restart(&mut self) -> Result<(), RegistryError> {
-        if self.at > 0 {
-            self.at = 0;
-            self.send(Piece::Restart).await?;
-        }
-        Ok(())
-    }
-
-    /// Checks that the registry goes on where it was asked to.
-    async fn check_range(&mut self, answer: &Answer) -> Result<(), Failure> {
-        let range = answer.response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
-        match range.and_then(parse_content_range) {
-            Some((start, total)) if start == self.at && total.is_none_or(|total| total == self.part.size) => Ok(()),
-            _ => {
-                self.restart().await?;
-                Err(Failure::passing(protocol(&answer.host, "it sent another range than it was asked for")))
-            }
-        }
-    }
-
-    async fn add(&mut self, bytes: Bytes) -> Result<(), RegistryError> {
-        let at = self.at.saturating_add(bytes.len() as u64);
-        if at > self.part.size {
-            return Err(digest::Error::TooLong { digest: self.part.digest, expected: self.part.size }.into());
-        }
-        self.send(Piece::Bytes(bytes)).await?;
-        self.at = at;
-        Ok(())
-    }
-
-    async fn send(&self, piece: Piece) -> Result<(), RegistryError> {
-        self.pieces.send(piece).await.map_err(|_| RegistryError::Stopped)
-    }
-
-    fn check_end(&self, host: &str) -> Result<(), Failure> {
-        if self.at == self.part.size {
-            return Ok(());
-        }
-        let cause = format!("it ended after {} of {} bytes", self.at, self.part.size);
-        Err(RegistryError::Broken { host: host.to_owned(), cause }.into())
-    }
-}
-
-/// Reads `bytes 7-99/100` as the first byte and the size of the whole.
-fn parse_content_range(text: &str) -> Option<(u64, Option<u64>)> {
-    let (range, total) = text.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
-    let (start, _) = range.split_once('-')?;
-    let total = if total.trim() == "*" { None } else { Some(total.trim().parse().ok()?) };
-    Some((start.trim().parse().ok()?, total))
-}
-
 /// Checks a document against what it was asked by, or else against what the registry calls it.
 fn verify(bytes: &[u8], wanted: &Wanted, said: Option<&str>) -> Result<Digest, digest::Error> {
     let expected = match wanted {
@@ -435,25 +368,9 @@ async fn refused(answer: &mut Answer) -> Failure {
     Failure::of_answer(status, &headers, &body)
 }
 
-fn protocol(host: &str, what: &str) -> RegistryError {
-    RegistryError::Protocol { host: host.to_owned(), what: what.to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_of_answers_are_read() {
-        let check = |text: &str, expected| assert_eq!(parse_content_range(text), expected, "{text}");
-        check("bytes 7-99/100", Some((7, Some(100))));
-        check("bytes 0-0/*", Some((0, None)));
-        check("bytes */100", None);
-        check("7-99/100", None);
-        check("bytes 7-99", None);
-        check("bytes -1-99/100", None);
-        check("", None);
-    }
 
     #[test]
     fn documents_are_what_they_were_asked_by() {
