@@ -19,5 +19,5 @@ for target in $(cargo +nightly fuzz list --fuzz-dir fuzz); do
     # What is found goes beside the seeds, which stay as they are.
     mkdir -p "fuzz/corpus/$target"
     cargo +nightly fuzz run --fuzz-dir fuzz "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
-        -max_total_time="$seconds" -timeout=10 -max_len=4096
+        -max_total_time="$seconds" -timeout=10 -max_len=8192
 done

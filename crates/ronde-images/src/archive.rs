@@ -3,6 +3,9 @@
 //! An archive is unpacked into the store's folder for unfinished things first, by the unpacker of layers, because its
 //! parts may come in any order. Every part passes the check of its digest on the way into the store.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},

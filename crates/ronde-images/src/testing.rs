@@ -2,7 +2,10 @@
 
 use std::io::Write as _;
 
-use crate::unpack::{BLOCK, file_header};
+use crate::{
+    Digest,
+    unpack::{BLOCK, file_header},
+};
 
 /// One entry of an archive: kind, path, content or target.
 pub type Entry<'a> = (u8, &'a str, &'a str);
@@ -31,6 +34,28 @@ pub fn archive(entries: &[Entry<'_>]) -> Vec<u8> {
     }
     bytes.resize(bytes.len() + 2 * BLOCK, 0);
     bytes
+}
+
+/// Makes an archive of plain files.
+pub fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (name, content) in files {
+        bytes.extend(file_header(name, content.len() as u64));
+        bytes.extend(*content);
+        bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
+    }
+    bytes.resize(bytes.len() + 2 * BLOCK, 0);
+    bytes
+}
+
+/// What `docker save` makes of an image with one layer.
+pub fn docker_archive(name: &str, content: &str) -> Vec<u8> {
+    let layer = tar(&[("file", content.as_bytes())]);
+    let config = serde_json::json!({"config": {"Cmd": ["sh"], "Env": ["A=1"]},
+        "rootfs": {"type": "layers", "diff_ids": [Digest::of_bytes(&layer).to_string()]}});
+    let list = serde_json::json!([{"Config": "c.json", "RepoTags": [name], "Layers": ["l/layer.tar"]}]);
+    let (config, list) = (config.to_string(), list.to_string());
+    tar(&[("l/layer.tar", &layer), ("c.json", config.as_bytes()), ("manifest.json", list.as_bytes())])
 }
 
 /// Records that the running test is skipped, and why, where `tools/test.sh` counts it. The test returns after it.

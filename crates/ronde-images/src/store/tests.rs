@@ -5,29 +5,8 @@ use std::{collections::BTreeSet, io};
 use super::*;
 use crate::{
     Descriptor, archive,
-    unpack::{BLOCK, file_header},
+    testing::{docker_archive, tar},
 };
-
-fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (name, content) in files {
-        bytes.extend(file_header(name, content.len() as u64));
-        bytes.extend(*content);
-        bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
-    }
-    bytes.resize(bytes.len() + 2 * BLOCK, 0);
-    bytes
-}
-
-/// What `docker save` makes of an image with one layer.
-fn docker_archive(name: &str, content: &str) -> Vec<u8> {
-    let layer = tar(&[("file", content.as_bytes())]);
-    let config = serde_json::json!({"config": {"Cmd": ["sh"], "Env": ["A=1"]},
-        "rootfs": {"type": "layers", "diff_ids": [Digest::of_bytes(&layer).to_string()]}});
-    let list = serde_json::json!([{"Config": "c.json", "RepoTags": [name], "Layers": ["l/layer.tar"]}]);
-    let (config, list) = (config.to_string(), list.to_string());
-    tar(&[("l/layer.tar", &layer), ("c.json", config.as_bytes()), ("manifest.json", list.as_bytes())])
-}
 
 fn nothing() -> io::Result<BTreeSet<Digest>> {
     Ok(BTreeSet::new())
