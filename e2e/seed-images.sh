@@ -6,9 +6,10 @@
 #   seed-images.sh save        writes all of them to stdout, as one `docker save` would
 #
 # In each are Debian with sshd, Open MPI and Python, TensorFlow as e2e/environment.sh has it, the wheels of `make wheel`,
-# and a script of examples/ where the seed looks for it. Without TensorFlow, or with RONDE_SEEDS_FRAMEWORK=numpy, the script is
-# one for NumPy under the same name, and there is no image for parameter servers. All but the script are layers that the images share; the first two are
-# kept in a cache outside the checkout. Needs root, debootstrap and a mirror of Debian, as image.sh does.
+# and a script of examples/ where the seed looks for it. Without TensorFlow, or with RONDE_SEEDS_FRAMEWORK=numpy, the script
+# is one for NumPy under the same name, and there is no image for parameter servers. All but the script are layers that
+# the images share; the first two are kept in a cache outside the checkout. Needs root, debootstrap and a mirror of Debian,
+# as image.sh does.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly ROOT=$HERE/..
