@@ -6,9 +6,10 @@
 #   seed-images.sh save        writes all of them to stdout, as one `docker save` would
 #
 # In each are Debian with sshd, Open MPI and Python, TensorFlow as e2e/environment.sh has it, the wheels of `make wheel`,
-# and a script of examples/ where the seed looks for it. Without TensorFlow the script is one for NumPy under the same name,
-# and there is no image for parameter servers. All but the script are layers that the images share; the first two are
-# kept in a cache outside the checkout. Needs root, debootstrap and a mirror of Debian, as image.sh does.
+# and a script of examples/ where the seed looks for it. Without TensorFlow, or with RONDE_SEEDS_FRAMEWORK=numpy, the script
+# is one for NumPy under the same name, and there is no image for parameter servers. All but the script are layers that
+# the images share; the first two are kept in a cache outside the checkout. Needs root, debootstrap and a mirror of Debian,
+# as image.sh does.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly ROOT=$HERE/..
@@ -35,9 +36,10 @@ base_layer() {
     printf '%s\n' "$folder"
 }
 
-# framework_layer: prints the file with TensorFlow, if there is one for the image's Python.
+# framework_layer: prints the file with TensorFlow, if there is one for the image's Python and it is wanted.
 framework_layer() {
     local environment packages file
+    [[ ${RONDE_SEEDS_FRAMEWORK-} != numpy ]] || return
     environment=$("$HERE/environment.sh" tensorflow) || return
     mkdir -p "$CACHE"
     packages=$environment/lib/$PYTHON/site-packages
@@ -131,7 +133,7 @@ check) check && say "can be built here, from $(mirror)" ;;
 framework) [[ $(framework_layer || true) ]] && printf 'tensorflow\n' || printf 'numpy\n' ;;
 save) save_images ;;
 *)
-    sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac
