@@ -21,6 +21,9 @@ kubectl wait --for=jsonpath='{.status.phase}'=Succeeded pod/writer --timeout 120
 kubectl logs writer
 # An image is copied.
 if [[ ${1-} == image ]]; then
+    # On an overlay there are no marks of deleted files, which layers have.
+    mkdir -p data/images
+    mount -t tmpfs images data/images
     busybox-image box.tar
     "$RONDE" image load box.tar >/dev/null
     kubectl run box --image test/box:1 --restart Never -- 'exec 2>&1; cat /etc/removed; ls /usr; echo of-a-pod; test -e /etc/added' >/dev/null
