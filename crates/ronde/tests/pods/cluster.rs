@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
+use fs_err as fs;
 use ronde_sim::skip;
 
 use crate::sandbox::Sandbox;
@@ -28,9 +29,18 @@ impl Cluster {
 
     /// Runs `ronde up` and returns what it said.
     pub fn up(&self, nodes: &str) -> String {
-        let output = self.sandbox.run(&format!("up --detach --listen 127.0.0.1:0 {nodes}"));
+        self.leave_registry();
+        let output = self.sandbox.run(&format!("up --detach --listen 127.0.0.1:0 --registries registries {nodes}"));
         assert!(output.status.success(), "{}", self.sandbox.describe("up", &output));
         String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
+    }
+
+    /// Lets nobody answer for short image names: what they mean must not depend on the network of the machine.
+    fn leave_registry(&self) {
+        let folder = self.sandbox.path("registries/docker.io");
+        fs::create_dir_all(&folder).unwrap();
+        // Nothing listens on the port of the old `discard` service.
+        fs::write(folder.join("hosts.toml"), "server = \"http://127.0.0.1:9\"\n").unwrap();
     }
 }
 
