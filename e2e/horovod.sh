@@ -66,7 +66,7 @@ prepare() {
 # rank FOLDER FILE RANK: the pytest of a rank
 rank() {
     export HOROVOD_RANK=$3 HOROVOD_LOCAL_RANK=$3 HOROVOD_SIZE=$RANKS HOROVOD_LOCAL_SIZE=$RANKS
-    export HOROVOD_CROSS_RANK=0 HOROVOD_CROSS_SIZE=1 RONDE_RENDEZVOUS=$meeting/ring-$(basename "$1")
+    export HOROVOD_CROSS_RANK=0 HOROVOD_CROSS_SIZE=1 RONDE_RENDEZVOUS=$meeting/ring-${1##*/}
     mkdir -p "$RONDE_RENDEZVOUS"
     alone "$@"
 }

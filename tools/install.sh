@@ -13,9 +13,9 @@ install -D -m 755 "$program" "$bin/ronde"
 ln -sf ronde "$bin/horovodrun"
 printf 'installed ronde and horovodrun in %s\n' "$bin"
 
+# shellcheck disable=SC2016 # The hint is for the user's shell.
 case :$PATH: in
 *":$bin:"*) ;;
-# shellcheck disable=SC2016
 *) printf 'hint: add it to your PATH: export PATH="%s:$PATH"\n' "$bin" ;;
 esac
 case ${SHELL-} in

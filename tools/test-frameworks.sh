@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 which=${1:?"usage: $0 short | all | seeds | ENVIRONMENT [PYTEST-ARGUMENT...]"}
 shift
-cargo build ${LOCKED:-} -p ronde-python -p ronde-launch
+cargo build ${LOCKED:+"$LOCKED"} -p ronde-python -p ronde-launch
 PYTHONPATH=$(tools/python-tree.sh debug)
 RONDE_HOROVODRUN=$(tools/target-dir.sh)/debug/horovodrun
 export PYTHONPATH RONDE_HOROVODRUN OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
@@ -36,7 +36,7 @@ seeds() {
     environment=$(e2e/environment.sh tensorflow) || return 0
     PATH="$environment/bin:$(dirname "$(e2e/peers.sh path kubectl)"):$(dirname "$(e2e/peers.sh path helm)"):$PATH" \
         RONDE_TEST_PYTHON=$environment/bin/python RONDE_TEST_PYTHONPATH=$PYTHONPATH \
-        cargo test ${LOCKED:-} -p ronde --test pods -- --nocapture \
+        cargo test ${LOCKED:+"$LOCKED"} -p ronde --test pods -- --nocapture \
         seed_000_tensorflow seed_001_keras seed_002_tensorflow seed_003_tensorflow
 }
 
