@@ -4,8 +4,9 @@
 #   seeds.sh RONDE COMMAND...   RONDE is the built program; COMMAND finds the cluster in RONDE_SEEDS_KUBECONFIG
 #
 # The seeds' texts are in RONDE_SEEDS, by default beside the checkout; without them there is no need of their images. IMAGE
-# may name one more archive to load. Four nodes, with room and GPUs for what the seeds ask for. A pod sees an image or does
-# not start: nothing here is of this machine. What was skipped is counted. Everything is stopped and removed at the end.
+# may name one more archive to load. Four nodes, with room and GPUs for what the seeds ask for. No registry answers: arena
+# asks for each image always, and what is stored is used. What was skipped is counted. Everything is stopped and removed
+# at the end.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly HERE
@@ -13,7 +14,7 @@ readonly HERE
 source "$HERE/processes.sh"
 
 [[ $# -ge 2 ]] || {
-    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 RONDE_SEEDS=$(realpath -m "${RONDE_SEEDS:-$HERE/../../shared/seeds}")
@@ -39,7 +40,9 @@ load() {
     say "loaded in $((SECONDS - begin)) s"
 }
 
-of_the_cluster up --detach --listen 127.0.0.1:0 --nodes 4 --cpus 4 --gpus 1 --memory 8Gi --images pull
+mkdir -p "$dir/registries/_default"
+printf 'server = "http://127.0.0.1:9"\n' >"$dir/registries/_default/hosts.toml"
+of_the_cluster up --detach --listen 127.0.0.1:0 --nodes 4 --cpus 4 --gpus 1 --memory 8Gi --registries "$dir/registries"
 if [[ -d $RONDE_SEEDS ]]; then
     RONDE_SEEDS_FRAMEWORK=$("$HERE/seed-images.sh" framework)
     say "the seeds' images train with $RONDE_SEEDS_FRAMEWORK"
