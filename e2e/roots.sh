@@ -9,7 +9,8 @@ mirror() {
     local found
     found=${MIRROR:-$(sed -nE 's/^URIs: *(\S+)$/\1/p; s/^deb (\[[^]]*\] )?(\S+) .*/\2/p' \
         /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null | head -1)}
-    printf '%s\n' "${found:-http://deb.debian.org/debian}"
+    [[ -n $found ]] || die "no mirror of Debian is known here: set MIRROR"
+    printf '%s\n' "$found"
 }
 
 check() {

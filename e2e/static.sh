@@ -7,8 +7,13 @@ set -euo pipefail
 
 readonly PROGRAM="${1:?usage: e2e/static.sh PROGRAM}"
 readonly CACHE="${RONDE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ronde}/static"
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=e2e/processes.sh
+source "$HERE/processes.sh"
+# shellcheck source=e2e/roots.sh
+source "$HERE/roots.sh"
 # The oldest release of Debian that is still on the mirrors; its C library is 2.31.
-readonly MIRROR="${RONDE_DEBIAN_MIRROR:-http://deb.debian.org/debian}"
+MIRROR=${RONDE_DEBIAN_MIRROR:-$(mirror)}
 readonly RELEASE=bullseye
 
 fail() {
