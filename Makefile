@@ -25,8 +25,8 @@ help: ## Show this list
 preflight: ## Name what this machine lacks, with the command that installs it
 	@tools/preflight.sh
 
-build: preflight ## Build the ronde command
-	cargo build $(LOCKED) -p ronde
+build: preflight ## Build ronde, horovodrun and the Python extension
+	tools/build.sh $(LOCKED)
 
 # Only the last crate needs the flag; given to all it would reach programs of the build too, which load libraries.
 static: preflight ## Build the ronde command so that it runs in any image, as target/static/ronde
@@ -35,7 +35,6 @@ static: preflight ## Build the ronde command so that it runs in any image, as ta
 	cp "$$target/$(patsubst dev,debug,$(STATIC_PROFILE))/ronde" "$$target/static/ronde"
 
 demo: build ## See an elastic training: workers come, go and are killed, the loss falls; a picture at the end
-	cargo build $(LOCKED) -p ronde-python
 	@python="$$(tools/numpy-python.sh)" && package="$$(tools/python-tree.sh debug)" && \
 	PYTHONPATH="$$package" "$$(tools/target-dir.sh)/debug/ronde" demo --python "$$python"
 
@@ -145,7 +144,7 @@ soak: preflight ## Kill everything again and again for SOAK_SECONDS, from a new 
 
 # Each way to reach hosts, with NumPy and with PyTorch, and killed launchers: nine times SOAK_SECONDS.
 soak-elastic: preflight ## Kill ranks, agents, sshd and launchers of elastic trainings on several hosts for SOAK_SECONDS each; as root
-	cargo build $(LOCKED) -p ronde-python
+	tools/build.sh $(LOCKED)
 	@python="$$(tools/find-python.sh numpy torch || tools/numpy-python.sh)" && package="$$(tools/python-tree.sh debug)" && \
 	RONDE_TEST_PYTHON="$$python" RONDE_TEST_PYTHONPATH="$$package" \
 	RONDE_CHAOS_SECONDS=$(SOAK_SECONDS) RONDE_CHAOS_SEED=$${RONDE_CHAOS_SEED:-$$RANDOM} \

@@ -3,7 +3,7 @@
 #
 # usage: python-tree.sh debug | release
 #
-# The extension must have been built before: `cargo build -p ronde-python`, with `--release` for the second.
+# The extension must have been built before: by `make build`, or for the second by `cargo build --release -p ronde-python`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,7 +13,7 @@ folder=$target/python/$profile
 extension=$target/$profile/lib_ronde.so
 
 [[ -f $extension ]] || {
-    printf 'error: %s is missing\nhint: run cargo build -p ronde-python\n' "$extension" >&2
+    printf 'error: %s is missing\nhint: run make build\n' "$extension" >&2
     exit 1
 }
 rm -rf "$folder"

@@ -37,7 +37,7 @@ program() {
     local built=${RONDE_BINARY-}
     if [[ -z $built ]]; then
         if [[ $1 == dev ]]; then
-            cargo build -p ronde
+            tools/build.sh
             built=$(tools/target-dir.sh)/debug/ronde
         else
             make static STATIC_PROFILE="$1"

@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 which=${1:?"usage: $0 short | all | seeds | ENVIRONMENT [PYTEST-ARGUMENT...]"}
 shift
-cargo build ${LOCKED:+"$LOCKED"} -p ronde-python -p ronde-launch
+tools/build.sh ${LOCKED:+"$LOCKED"}
 PYTHONPATH=$(tools/python-tree.sh debug)
 RONDE_HOROVODRUN=$(tools/target-dir.sh)/debug/horovodrun
 export PYTHONPATH RONDE_HOROVODRUN OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1

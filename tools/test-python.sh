@@ -13,9 +13,7 @@ skip() {
 
 python=$(tools/find-python.sh pytest numpy cloudpickle) || skip 'no python3 with pytest, numpy and cloudpickle'
 
-# Apart, as `make build` does it: together they would have other features, and be built anew.
-cargo build -p ronde "$@"
-cargo build -p ronde-python -p ronde-launch "$@"
+tools/build.sh "$@"
 PYTHONPATH=$(tools/python-tree.sh debug)
 built=$(tools/target-dir.sh)/debug
 export PYTHONPATH OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1

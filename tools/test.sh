@@ -14,7 +14,7 @@ export PATH="${RONDE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ronde}/peers/bin:$PA
 
 # What pods that train are given: a Python with NumPy, and our package beside it.
 if RONDE_TEST_PYTHON=$(tools/find-python.sh numpy cloudpickle); then
-    cargo build -p ronde-python "$@"
+    tools/build.sh "$@"
     RONDE_TEST_PYTHONPATH=$(tools/python-tree.sh debug)
     export RONDE_TEST_PYTHON RONDE_TEST_PYTHONPATH
 fi
