@@ -71,9 +71,9 @@ e2e-tools: ## Build kubectl and helm for the tests, into a cache outside the che
 	e2e/peers.sh path kubectl
 	e2e/peers.sh path helm
 
-e2e: build ## Jobs, policies, queues and gangs on a real control plane with simulated nodes, run by ronde operator
+e2e: build ## Jobs, policies, queues and gangs on a real control plane with simulated nodes, run by ronde operator with the rights of its chart
 	cargo test $(LOCKED) -p ronde --test pods --no-run
-	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" e2e/scenarios.sh "$$(tools/target-dir.sh)/debug/ronde" \
+	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" RONDE_ALL_RIGHTS=1 e2e/scenarios.sh "$$(tools/target-dir.sh)/debug/ronde" \
 	cargo test $(LOCKED) -p ronde --test pods scenarios -- --test-threads 1
 
 e2e-chart: build ## The Horovod chart on this machine, with our wheels, PyTorch, scikit-learn, sshd and Open MPI; as root

@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep};
 use ronde_runtime::pods::hash;
 
 /// On a definition: the digest of what was written.
-const DIGEST: &str = "ronde.dev/digest";
+pub const DIGEST: &str = "ronde.dev/digest";
 const MANAGER: &str = "ronde";
 /// How often it is asked again for definitions that somebody else brings.
 const MISSING_PACE: Duration = Duration::from_secs(2);
@@ -149,17 +149,24 @@ fn wanted_resources() -> BTreeMap<String, BTreeSet<String>> {
 /// Makes our kinds part of the roles that every cluster has, which gather others by their labels.
 async fn ensure_roles(client: &Client) -> Result<(), kube::Error> {
     let api: Api<ClusterRole> = Api::all(client.clone());
-    for (role, verbs, kinds) in [("view", &READ[..], &SEEN[..]), ("edit", &WRITE[..], &CHANGED[..])] {
-        let rule = |(group, resources): &(&str, &[&str])| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-        let name = format!("ronde-{role}");
-        let labels = json!({format!("rbac.authorization.k8s.io/aggregate-to-{role}"): "true"});
-        let wanted = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": name, "labels": labels}, "rules": kinds.iter().map(rule).collect::<Vec<_>>(),
-        });
-        api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&wanted)).await?;
+    for role in user_roles() {
+        let name = role["metadata"]["name"].as_str().unwrap_or_default();
+        api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&role)).await?;
     }
     Ok(())
+}
+
+/// Returns what users get by the cluster's own roles.
+pub fn user_roles() -> [Value; 2] {
+    [("view", &READ[..], &SEEN[..]), ("edit", &WRITE[..], &CHANGED[..])].map(|(role, verbs, kinds)| {
+        let rule = |(group, resources): &(&str, &[&str])| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+        let labels = json!({format!("rbac.authorization.k8s.io/aggregate-to-{role}"): "true"});
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": format!("ronde-{role}"), "labels": labels},
+            "rules": kinds.iter().map(rule).collect::<Vec<_>>(),
+        })
+    })
 }
 
 async fn ensure_definitions(client: &Client) -> Result<(), kube::Error> {
