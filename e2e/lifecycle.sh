@@ -43,7 +43,7 @@ older_chart() {
 
 # What must stay the same.
 pods() { "$kubectl" get pods --namespace team --sort-by .metadata.name -o jsonpath='{range .items[*]}{.metadata.name}={.metadata.uid} {end}'; }
-jobs() { "$kubectl" get vcjobs,trainingjobs --namespace team -o jsonpath='{range .items[*]}{.metadata.name}={.metadata.uid} {end}'; }
+jobs() { "$kubectl" get vcjob,trainingjob --namespace team -o jsonpath='{range .items[*]}{.metadata.name}={.metadata.uid} {end}'; }
 columns() { "$kubectl" get crd jobs.batch.volcano.sh -o jsonpath='{.spec.versions[0].additionalPrinterColumns[*].name}'; }
 owner() { "$kubectl" get crd jobs.batch.volcano.sh -o jsonpath='{.metadata.annotations.meta\.helm\.sh/release-name}'; }
 

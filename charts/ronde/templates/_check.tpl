@@ -20,10 +20,12 @@ refused, and nothing is installed.
 {{- fail (printf "%s is at work here, and both would run the same jobs. Stop it first: kubectl scale --namespace %s deployment %s --replicas=0" $peer .metadata.namespace .metadata.name) -}}
 {{- end -}}
 {{- end -}}
+{{- if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1" -}}
 {{- range $kind := list "MutatingWebhookConfiguration" "ValidatingWebhookConfiguration" -}}
 {{- range (lookup "admissionregistration.k8s.io/v1" $kind "" "").items -}}
 {{- if has true (include "ronde.isVolcanos" . | fromYamlArray) -}}
 {{- fail (printf "Volcano's admission is asked about every new pod here, and nobody answers for it once Volcano is gone. Delete it first: kubectl delete %s %s" (lower $kind) .metadata.name) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
