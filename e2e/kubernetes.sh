@@ -7,8 +7,8 @@
 #
 # DIR receives data, logs, certificates and `kubeconfig`. PORT is the API server's (default: a free
 # one). RONDE_CONTROLLERS replaces the list of controllers (`none`: not one), RONDE_MORE_CONTROLLERS adds to it; there
-# are no workload controllers in it, so that nothing but the test writes objects. Every process is stopped by its
-# recorded id.
+# are no workload controllers in it, so that nothing but the test writes objects. RONDE_APISERVER_OPTIONS are more
+# options of the API server. Every process is stopped by its recorded id.
 set -euo pipefail
 
 readonly SERVICE_RANGE=10.96.0.0/16
@@ -86,7 +86,8 @@ start_apiserver() {
         --service-account-key-file "$dir/pki/serviceaccount.key" \
         --service-account-signing-key-file "$dir/pki/serviceaccount.key" \
         --kubelet-preferred-address-types InternalIP \
-        --kubelet-client-certificate "$dir/pki/server.crt" --kubelet-client-key "$dir/pki/server.key"
+        --kubelet-client-certificate "$dir/pki/server.crt" --kubelet-client-key "$dir/pki/server.key" \
+        "${@:5}"
     wait_until "$dir" kube-apiserver get --cacert "$dir/pki/ca.crt" -H "Authorization: Bearer $token" \
         "https://127.0.0.1:$port/readyz"
 }
@@ -120,7 +121,7 @@ make_tokens() (
 token_of() { sed -n "s/,$2,.*//p" "$1/tokens.csv"; }
 
 up() {
-    local dir=$1 port=${2:-} etcd
+    local dir=$1 port=${2:-} etcd more
     is_running "$dir/kube-apiserver.pid" && {
         say "already running in $dir"
         return
@@ -137,7 +138,8 @@ up() {
     write_kubeconfig "$dir/scheduler.kubeconfig" "$dir" "$port" system:kube-scheduler
     write_kubeconfig "$dir/node.kubeconfig" "$dir" "$port" system:node:real
     start_etcd "$dir" "$etcd" "$(free_port)"
-    start_apiserver "$dir" "$port" "$etcd" "$(token_of "$dir" admin)"
+    read -ra more <<<"${RONDE_APISERVER_OPTIONS:-}"
+    start_apiserver "$dir" "$port" "$etcd" "$(token_of "$dir" admin)" "${more[@]}"
     [[ $CONTROLLERS == none ]] || start_controllers "$dir" "$(free_port)"
     say "up: KUBECONFIG=$dir/kubeconfig"
 }
