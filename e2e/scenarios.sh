@@ -3,7 +3,7 @@
 #
 #   scenarios.sh RONDE COMMAND...   RONDE is the built program; COMMAND finds the cluster in RONDE_SCENARIOS_KUBECONFIG
 #
-# Three nodes of two processors, simulated by KWOK. Everything is stopped at the end, whatever happens.
+# The nodes are those of simulated.sh. Everything is stopped at the end, whatever happens.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly HERE
@@ -17,39 +17,19 @@ source "$HERE/processes.sh"
 ronde=$(realpath "$1")
 shift
 dir=$(mktemp -d)
-kwok=$("$HERE/peers.sh" path kwok)
 kubectl=$("$HERE/peers.sh" path kubectl)
 
 finish() {
     stop "$dir" operator ronde
-    stop "$dir" kwok
-    "$HERE/kubernetes.sh" down "$dir"
+    "$HERE/simulated.sh" down "$dir"
     rm -rf "$dir"
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-node() {
-    cat <<NODE
-apiVersion: v1
-kind: Node
-metadata: {name: $1, labels: {kubernetes.io/hostname: $1}, annotations: {kwok.x-k8s.io/node: fake}}
-status:
-  capacity: &room {cpu: "2", memory: 8Gi, pods: "110"}
-  allocatable: *room
-  conditions: [{type: Ready, status: "True", reason: Simulated}]
----
-NODE
-}
-
 # The Horovod chart has workers in a StatefulSet and a master in a Job.
-RONDE_MORE_CONTROLLERS=statefulset-controller,job-controller "$HERE/kubernetes.sh" up "$dir"
+RONDE_MORE_CONTROLLERS=statefulset-controller,job-controller "$HERE/simulated.sh" up "$dir"
 export KUBECONFIG=$dir/kubeconfig
-{ node node-0 && node node-1 && node node-2; } | "$kubectl" apply -f -
-# Admission marks every new node; the controller that would take the mark away does not run.
-"$kubectl" taint nodes --all node.kubernetes.io/not-ready- >/dev/null
-start "$dir" kwok "$kwok" --kubeconfig "$KUBECONFIG" --config "$HERE/kwok/stages.yaml" \
-    --manage-nodes-with-annotation-selector kwok.x-k8s.io/node=fake --server-address ''
 start "$dir" operator "$ronde" operator --kubeconfig "$KUBECONFIG"
 wait_until "$dir" operator "$kubectl" get queue default
 RONDE_SCENARIOS_KUBECONFIG=$KUBECONFIG "$@" || {
