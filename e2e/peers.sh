@@ -97,7 +97,7 @@ import (
 
 func main() { coremain.Run() }
 GO
-    (cd "$1" && retry go get "github.com/coredns/coredns@v$COREDNS_VERSION") >&2
+    (cd "$1" && retry go get "github.com/coredns/coredns/coremain@v$COREDNS_VERSION") >&2
 }
 
 # go_build NAME MODULE_WRITER PACKAGE LDFLAGS

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # Runs a real control plane with nodes that KWOK simulates.
 #
-#   simulated.sh up DIR [STAGES...]   starts both; STAGES are more files that say what pods do
-#   simulated.sh down DIR             stops them; the data stays
+#   simulated.sh up DIR     starts both
+#   simulated.sh down DIR   stops them; the data stays
 #
-# Three nodes of two processors. The variables of kubernetes.sh count here too.
+# Three nodes of two processors. Pods run until they are deleted, or end as their label `ronde.test/exit` says. The
+# variables of kubernetes.sh count here too.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly HERE
 # shellcheck source=e2e/processes.sh
 source "$HERE/processes.sh"
 
-[[ $# -ge 2 && $1 =~ ^(up|down)$ ]] || {
-    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+[[ $# == 2 && $1 =~ ^(up|down)$ ]] || {
+    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -30,16 +31,15 @@ NODE
 }
 
 up() {
-    local dir=$1 kwok kubectl file stages=()
+    local dir=$1 kwok kubectl
     kwok=$("$HERE/peers.sh" path kwok)
     kubectl=$("$HERE/peers.sh" path kubectl)
-    for file in "$HERE/kwok/stages.yaml" "${@:2}"; do stages+=(--config "$file"); done
     "$HERE/kubernetes.sh" up "$dir"
     export KUBECONFIG=$dir/kubeconfig
     { node node-0 && node node-1 && node node-2; } | "$kubectl" apply -f -
     # Admission marks every new node; the controller that would take the mark away does not run.
     "$kubectl" taint nodes --all node.kubernetes.io/not-ready- >/dev/null
-    start "$dir" kwok "$kwok" --kubeconfig "$KUBECONFIG" "${stages[@]}" \
+    start "$dir" kwok "$kwok" --kubeconfig "$KUBECONFIG" --config "$HERE/kwok/stages.yaml" --config "$HERE/kwok/ends.yaml" \
         --manage-nodes-with-annotation-selector kwok.x-k8s.io/node=fake --server-address ''
 }
 

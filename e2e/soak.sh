@@ -23,6 +23,6 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-RONDE_AUDIT=$HERE/kwok/audit.yaml "$HERE/simulated.sh" up "$dir" "$HERE/kwok/ends.yaml"
+RONDE_AUDIT=$HERE/kwok/audit.yaml "$HERE/simulated.sh" up "$dir"
 RONDE_SOAK_CLUSTER=$dir "$@"
 touch "$dir/passed"

@@ -28,18 +28,19 @@ pub struct Jobs {
 /// A kind of job: how its pods end, what it does about that, and how it ends then.
 struct Plan {
     name: &'static str,
-    pods: &'static str,
+    /// The exit code of its pods.
+    exit: &'static str,
     on_failure: &'static str,
     retries: u64,
     end: JobPhase,
 }
 
 const PLANS: [Plan; 5] = [
-    Plan { name: "succeeds", pods: "Succeeded", on_failure: "RestartJob", retries: RETRIES, end: JobPhase::Completed },
-    Plan { name: "terminates", pods: "Failed", on_failure: "TerminateJob", retries: RETRIES, end: JobPhase::Terminated },
-    Plan { name: "aborts", pods: "Failed", on_failure: "AbortJob", retries: RETRIES, end: JobPhase::Aborted },
-    Plan { name: "completes", pods: "Failed", on_failure: "CompleteJob", retries: RETRIES, end: JobPhase::Completed },
-    Plan { name: "gives-up", pods: "Failed", on_failure: "RestartJob", retries: 1, end: JobPhase::Failed },
+    Plan { name: "succeeds", exit: "0", on_failure: "RestartJob", retries: RETRIES, end: JobPhase::Completed },
+    Plan { name: "terminates", exit: "1", on_failure: "TerminateJob", retries: RETRIES, end: JobPhase::Terminated },
+    Plan { name: "aborts", exit: "1", on_failure: "AbortJob", retries: RETRIES, end: JobPhase::Aborted },
+    Plan { name: "completes", exit: "1", on_failure: "CompleteJob", retries: RETRIES, end: JobPhase::Completed },
+    Plan { name: "gives-up", exit: "1", on_failure: "RestartJob", retries: 1, end: JobPhase::Failed },
 ];
 
 impl Jobs {
@@ -89,7 +90,7 @@ impl Jobs {
 /// Every member that is lost is a reason to start all of them again: what is left alone would run in part.
 fn job(name: &str, plan: &Plan, pods: u64) -> Value {
     let template = json!({
-        "metadata": {"labels": {"ronde.test/end": plan.pods}},
+        "metadata": {"labels": {"ronde.test/exit": plan.exit}},
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [{
             "name": "main", "image": "example.test/worker:1", "resources": {"requests": {"cpu": "500m"}},
         }]},
