@@ -16,7 +16,7 @@ PREFIX ?= $(HOME)/.local
 # How `make static` builds; `dev` is quicker, and its program bigger and slower.
 STATIC_PROFILE ?= release
 
-.PHONY: help e2e-frameworks test-frameworks preflight build demo install check lint test static e2e e2e-tools e2e-static e2e-chart e2e-image e2e-kubelet e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-frameworks bench-gang bench-images bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-cluster soak-elastic
+.PHONY: help e2e-frameworks test-frameworks preflight build demo install check lint test static image e2e e2e-tools e2e-static e2e-chart e2e-image e2e-kubelet e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-frameworks bench-gang bench-images bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-cluster soak-elastic
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -33,6 +33,12 @@ static: preflight ## Build the ronde command so that it runs in any image, as ta
 	cargo rustc $(LOCKED) -p ronde --bin ronde --profile $(STATIC_PROFILE) -- -C target-feature=+crt-static
 	target="$$(tools/target-dir.sh)"; mkdir -p "$$target/static"; \
 	cp "$$target/$(patsubst dev,debug,$(STATIC_PROFILE))/ronde" "$$target/static/ronde"
+
+image: static ## Build the operator's image without Docker, as target/image/ronde.tar, with its digest and a list of what is in it (CycloneDX)
+	@folder="$$(tools/target-dir.sh)/image"; mkdir -p "$$folder"; \
+	tools/image.py "$${folder%/image}/static/ronde" "$$folder/ronde.tar" >"$$folder/digest"; \
+	tools/sbom.py >"$$folder/ronde.cdx.json"; \
+	printf '%s is in %s\n' "$$(cat "$$folder/digest")" "$$folder/ronde.tar"
 
 demo: build ## See an elastic training: workers come, go and are killed, the loss falls; a picture at the end
 	cargo build $(LOCKED) -p ronde-python
@@ -65,9 +71,9 @@ e2e-tools: ## Build kubectl and helm for the tests, into a cache outside the che
 	e2e/peers.sh path kubectl
 	e2e/peers.sh path helm
 
-e2e: build ## Jobs, policies, queues and gangs on a real control plane with simulated nodes, run by ronde operator
+e2e: build ## Jobs, policies, queues and gangs on a real control plane with simulated nodes, run by ronde operator with the rights of its chart
 	cargo test $(LOCKED) -p ronde --test pods --no-run
-	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" e2e/scenarios.sh "$$(tools/target-dir.sh)/debug/ronde" \
+	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" RONDE_ALL_RIGHTS=1 e2e/scenarios.sh "$$(tools/target-dir.sh)/debug/ronde" \
 	cargo test $(LOCKED) -p ronde --test pods scenarios -- --test-threads 1
 
 e2e-chart: build ## The Horovod chart on this machine, with our wheels, PyTorch, scikit-learn, sshd and Open MPI; as root
@@ -177,7 +183,7 @@ test-python: preflight ## Build the wheels, install them aside and test them wit
 generate: preflight ## Rewrite what is generated and committed
 	cargo run $(LOCKED) -p ronde-e2e -- differences
 	cargo run $(LOCKED) -p ronde-api --example crds
-	RONDE_GENERATE=1 cargo test $(LOCKED) -p ronde --bin ronde -- --quiet documents::commands documents::kinds
+	RONDE_GENERATE=1 cargo test $(LOCKED) -p ronde --bin ronde -- --quiet documents::chart documents::commands documents::kinds
 
 .PHONY: docs
 docs: preflight ## Build the documentation site, with search, into target/docs

@@ -9,8 +9,8 @@
 # DIR receives data, logs, certificates and `kubeconfig`. PORT is the API server's (default: a free
 # one). RONDE_CONTROLLERS replaces the list of controllers (`none`: not one), RONDE_MORE_CONTROLLERS adds to it; there
 # are no workload controllers in it, so that nothing but the test writes objects. RONDE_NODES names the nodes that will
-# have a kubeconfig, and RONDE_ADDRESS is where they reach the API server. RONDE_AUDIT is a policy: what it names is written
-# to DIR/audit.log. Every process is stopped by its recorded id.
+# have a kubeconfig, and RONDE_ADDRESS is where they reach the API server. RONDE_APISERVER_OPTIONS are more options of the
+# API server. Every process is stopped by its recorded id.
 set -euo pipefail
 
 readonly SERVICE_RANGE=10.96.0.0/16
@@ -80,10 +80,9 @@ start_etcd() {
 }
 
 start_apiserver() {
-    local dir=$1 port=$2 etcd=$3 token=$4 endpoints=lease audit=()
+    local dir=$1 port=$2 etcd=$3 token=$4 endpoints=lease
     # Kubernetes allows no service to lead to loopback.
     [[ $ADDRESS != "$LOOPBACK" ]] || endpoints=none
-    [[ -z ${RONDE_AUDIT-} ]] || audit=(--audit-policy-file "$RONDE_AUDIT" --audit-log-path "$dir/audit.log")
     start "$dir" kube-apiserver "$("$HERE/peers.sh" path kube-apiserver)" \
         --etcd-servers "http://127.0.0.1:$etcd" --bind-address "$ADDRESS" --secure-port "$port" \
         --advertise-address "$ADDRESS" --endpoint-reconciler-type "$endpoints" \
@@ -95,7 +94,7 @@ start_apiserver() {
         --service-account-signing-key-file "$dir/pki/serviceaccount.key" \
         --kubelet-preferred-address-types InternalIP \
         --kubelet-client-certificate "$dir/pki/server.crt" --kubelet-client-key "$dir/pki/server.key" \
-        "${audit[@]}"
+        "${@:5}"
     wait_until "$dir" kube-apiserver get --cacert "$dir/pki/ca.crt" -H "Authorization: Bearer $token" \
         "https://$ADDRESS:$port/readyz"
 }
@@ -131,7 +130,7 @@ make_tokens() (
 token_of() { sed -n "s/,$2,.*//p" "$1/tokens.csv"; }
 
 up() {
-    local dir=$1 port=${2:-} etcd user name
+    local dir=$1 port=${2:-} etcd user name more
     is_running "$dir/kube-apiserver.pid" && {
         say "already running in $dir"
         return
@@ -148,7 +147,8 @@ up() {
         write_kubeconfig "$dir/$name.kubeconfig" "$dir" "$port" "$user"
     done <"$dir/tokens.csv"
     start_etcd "$dir" "$etcd" "$(free_port)"
-    start_apiserver "$dir" "$port" "$etcd" "$(token_of "$dir" admin)"
+    read -ra more <<<"${RONDE_APISERVER_OPTIONS:-}"
+    start_apiserver "$dir" "$port" "$etcd" "$(token_of "$dir" admin)" "${more[@]}"
     [[ $CONTROLLERS == none ]] || start_controllers "$dir" "$(free_port)"
     say "up: KUBECONFIG=$dir/kubeconfig"
 }

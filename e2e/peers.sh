@@ -13,10 +13,11 @@ set -euo pipefail
 readonly KUBERNETES_VERSION=1.34.4
 readonly ETCD_VERSION=3.6.5
 readonly HELM_VERSION=3.22.0
+readonly HELM4_VERSION=4.3.1
 readonly KWOK_VERSION=0.7.0
 readonly COREDNS_VERSION=1.14.7
 readonly KUBECTL_MINOR_MIN=30
-readonly NAMES=(kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl etcd helm kwok coredns)
+readonly NAMES=(kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl etcd helm helm4 kwok coredns)
 
 # The module proxy limits how fast one client may ask; a pause of this length was always enough.
 readonly RETRIES=8
@@ -70,6 +71,11 @@ write_kubernetes_module() {
 write_helm_module() {
     printf 'module ronde.test/peers\n' >"$1/go.mod"
     (cd "$1" && retry go get "helm.sh/helm/v3/cmd/helm@v$HELM_VERSION") >&2
+}
+
+write_helm4_module() {
+    printf 'module ronde.test/peers\n' >"$1/go.mod"
+    (cd "$1" && retry go get "helm.sh/helm/v4/cmd/helm@v$HELM4_VERSION") >&2
 }
 
 write_etcd_module() {
@@ -165,6 +171,10 @@ build() {
             "-X helm.sh/helm/v3/internal/version.version=v$HELM_VERSION"
         ;;
     coredns) go_build coredns write_coredns_module . "" ;;
+    helm4)
+        go_build helm4 write_helm4_module helm.sh/helm/v4/cmd/helm \
+            "-X helm.sh/helm/v4/internal/version.version=v$HELM4_VERSION"
+        ;;
     kwok)
         go_build kwok write_kwok_module sigs.k8s.io/kwok/cmd/kwok \
             "-X sigs.k8s.io/kwok/pkg/consts.Version=v$KWOK_VERSION"

@@ -9,6 +9,8 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly HERE
 # shellcheck source=e2e/processes.sh
 source "$HERE/processes.sh"
+# shellcheck source=e2e/simulated.sh
+source "$HERE/simulated.sh"
 
 [[ $# -ge 1 ]] || {
     sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
@@ -17,12 +19,13 @@ source "$HERE/processes.sh"
 dir=$(mktemp -d)
 
 finish() {
-    "$HERE/simulated.sh" down "$dir"
+    stop "$dir" kwok
+    "$HERE/kubernetes.sh" down "$dir"
     if [[ -e $dir/passed ]]; then rm -rf "$dir"; else say "the logs are in $dir"; fi
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-RONDE_AUDIT=$HERE/kwok/audit.yaml "$HERE/simulated.sh" up "$dir"
+simulated_up
 RONDE_SOAK_CLUSTER=$dir "$@"
 touch "$dir/passed"

@@ -10,7 +10,13 @@ use ronde_runtime::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{batch, elastic::pod::AgentSettings, install, scheduling::Scheduler, ssh_keys::KeySource};
+use crate::{
+    batch,
+    elastic::pod::AgentSettings,
+    install::{self, Definitions},
+    scheduling::Scheduler,
+    ssh_keys::KeySource,
+};
 
 /// Where operators agree on who is at work: namespace and name.
 pub const LEASE: (&str, &str) = ("kube-system", "ronde-operator");
@@ -26,6 +32,7 @@ pub struct Options {
     /// Where the program comes from that runs in the pods of training jobs.
     pub agent: AgentSettings,
     pub scheduler: Scheduler,
+    pub definitions: Definitions,
     /// Tells this process from all others.
     pub identity: String,
 }
@@ -35,6 +42,8 @@ pub struct Options {
 pub enum OperatorEvent<'a> {
     /// Another one is at work.
     Waits { holder: &'a str },
+    /// It would be at work if these kinds were there.
+    Lacks { kinds: &'a [String] },
     /// It is at work.
     Works,
 }
@@ -86,7 +95,8 @@ async fn work(
     stop: &CancellationToken,
     tell: impl Fn(OperatorEvent<'_>),
 ) -> Result<(), OperatorError> {
-    let Some(runner) = stop.run_until_cancelled(runner(options)).await else { return Ok(()) };
+    let waits_for = |kinds: &[String]| tell(OperatorEvent::Lacks { kinds });
+    let Some(runner) = stop.run_until_cancelled(runner(options, waits_for)).await else { return Ok(()) };
     let runner = runner.map_err(|source| OperatorError::Install { source: Box::new(source) })?;
     tell(OperatorEvent::Works);
     runner.run(stop.clone()).await;
@@ -118,8 +128,8 @@ fn machine(client: &Client, clock: &Clock) -> Election {
 ///
 /// # Errors
 /// If they cannot be made.
-pub async fn runner(options: &Options) -> Result<Runner, kube::Error> {
-    install::ensure(&options.client).await?;
+pub async fn runner(options: &Options, waits_for: impl Fn(&[String])) -> Result<Runner, kube::Error> {
+    install::prepare(&options.client, options.definitions, waits_for).await?;
     let mut runner = Runner::new(options.client.clone(), options.clock.clone());
     batch::add(&mut runner, options.keys.clone(), options.agent.clone(), options.scheduler.clone());
     Ok(runner)

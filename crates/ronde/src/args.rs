@@ -470,6 +470,19 @@ pub struct OperatorArgs {
     /// Path of `ronde` in that image.
     #[arg(long, value_name = "PATH", default_value = "/usr/local/bin/ronde")]
     pub agent_program: String,
+
+    /// Install the custom resource definitions and users' roles, or only check that the definitions are there.
+    #[arg(long, value_name = "HOW", default_value = "install")]
+    pub definitions: DefinitionsArg,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum DefinitionsArg {
+    /// Apply them at the start; needs the right to write them.
+    #[default]
+    Install,
+    /// Wait until they are served; the chart installs them.
+    Check,
 }
 
 /// The API has one administrator token and a certificate for loopback names, so it is not for the network.

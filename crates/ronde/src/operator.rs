@@ -6,6 +6,7 @@
 use http::StatusCode;
 use ronde_control::{
     elastic::pod::AgentSettings,
+    install::Definitions,
     operator::{self, MACHINE, OperatorError, OperatorEvent, Options},
     scheduling::Scheduler,
     ssh_keys::KeySource,
@@ -15,7 +16,7 @@ use tokio::runtime::Runtime;
 
 use crate::{
     Context,
-    args::OperatorArgs,
+    args::{DefinitionsArg, OperatorArgs},
     client::{self, ClientError},
     environment,
     failure::{Answer, Blame, Failure, Outcome},
@@ -67,7 +68,7 @@ impl Failure for Ended {
         };
         match source {
             ClientError::Refused { code: StatusCode::FORBIDDEN, .. } => {
-                Some("the operator needs cluster administrator rights".to_owned())
+                Some("the operator needs cluster administrator rights, or those of the chart's role".to_owned())
             }
             other => other.hint(),
         }
@@ -90,6 +91,10 @@ pub fn run(args: &OperatorArgs, context: &Context) -> Outcome {
             keys: KeySource::real(),
             agent: AgentSettings { program: args.agent_program.clone(), image: args.agent_image.clone(), driver: None },
             scheduler: scheduler(args),
+            definitions: match args.definitions {
+                DefinitionsArg::Install => Definitions::Install,
+                DefinitionsArg::Check => Definitions::Check,
+            },
             identity: environment::identity(),
         };
         let names = args.scheduler_names.join("`, `");
@@ -107,6 +112,9 @@ fn scheduler(args: &OperatorArgs) -> Scheduler {
 fn say(printer: Printer, names: &str, news: &OperatorEvent<'_>) {
     match news {
         OperatorEvent::Waits { holder } => printer.say(format_args!("on standby: `{holder}` is active")),
+        OperatorEvent::Lacks { kinds } => {
+            printer.say(format_args!("waiting for custom resource definitions: {}", kinds.join(", ")));
+        }
         OperatorEvent::Works => printer.say(format_args!("active; places the pods of the schedulers `{names}`")),
     }
 }

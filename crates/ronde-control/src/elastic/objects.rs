@@ -11,7 +11,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
-    ResourceExt as _,
+    ResourceExt,
     api::{ListParams, PostParams},
 };
 use rand::{TryRng as _, rngs::SysRng};
@@ -47,7 +47,12 @@ pub async fn apply(ctx: &Ctx, keys: &KeySource, job: &TrainingJob, wanted: &Obje
     };
     ensure(ctx, job, &config, correct).await?;
     ensure(ctx, job, &account(job), |_: &ServiceAccount| None).await?;
-    ensure(ctx, job, &role(job), |_: &Role| None).await?;
+    let role = role(job);
+    // That of et-operator has a resource that no cluster has, and nobody may give away a right to it.
+    let correct = |found: &Role| {
+        (!is_marked(found) && found.rules != role.rules).then(|| Role { rules: role.rules.clone(), ..found.clone() })
+    };
+    ensure(ctx, job, &role, correct).await?;
     ensure(ctx, job, &binding(job), |_: &RoleBinding| None).await?;
     ensure_services(ctx, job, &wanted.services).await
 }
@@ -116,8 +121,8 @@ fn mark() -> [(String, String); 1] {
     [(MANAGED_BY.to_owned(), MANAGER.to_owned())]
 }
 
-fn is_marked(secret: &Secret) -> bool {
-    secret.labels().get(MANAGED_BY).is_some_and(|by| by == MANAGER)
+fn is_marked(object: &impl ResourceExt) -> bool {
+    object.labels().get(MANAGED_BY).is_some_and(|by| by == MANAGER)
 }
 
 /// Returns the objects that a job has, as far as they carry our mark, as `Kind/name`.

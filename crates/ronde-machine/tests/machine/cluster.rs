@@ -26,7 +26,9 @@ use kube::{
 };
 use parking_lot::Mutex;
 use ronde_apiserver::{Apiserver, clock_and_ids::ClockAndIds};
-use ronde_control::{elastic::pod::AgentSettings, operator, scheduling::Scheduler, ssh_keys::KeySource};
+use ronde_control::{
+    elastic::pod::AgentSettings, install::Definitions, operator, scheduling::Scheduler, ssh_keys::KeySource,
+};
 use ronde_machine::volumeclaims::VolumeClaims;
 use ronde_runtime::{
     runner::{Clock, Runner},
@@ -137,9 +139,10 @@ impl Cluster {
             keys: KeySource::real(),
             agent: AgentSettings::default(),
             scheduler: Scheduler::for_cluster(),
+            definitions: Definitions::Install,
             identity: "test".to_owned(),
         };
-        Ok(Running::start(operator::runner(&options).await?))
+        Ok(Running::start(operator::runner(&options, |_| {}).await?))
     }
 
     /// Makes a client with something that comes before each of its requests.

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use ronde_api::Job;
 use ronde_control::{
     elastic::pod::AgentSettings,
+    install::Definitions,
     operator::{self, LEASE, OperatorError, OperatorEvent, Options},
     scheduling::Scheduler,
     ssh_keys::KeySource,
@@ -58,6 +59,7 @@ impl Operator {
             keys: KeySource::real(),
             agent: AgentSettings::default(),
             scheduler: Scheduler::for_cluster(),
+            definitions: Definitions::Install,
             identity: identity.to_owned(),
         };
         let told = news.clone();

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 
 use super::ClusterArgs;
 
@@ -11,12 +11,12 @@ pub struct InstallArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// Chart that comes with this program: `horovod`.
+    /// Chart that comes with this program: `horovod`, or `operator` to run jobs on a cluster.
     #[arg(value_name = "CHART")]
     pub chart: String,
 
-    /// Name of the release.
-    #[arg(value_name = "NAME", required_unless_present = "name")]
+    /// Name of the release; the operator's is `ronde` unless you say otherwise.
+    #[arg(value_name = "NAME")]
     pub release: Option<String>,
 
     /// Name of the release, as Helm 2 took it.
@@ -31,13 +31,42 @@ pub struct InstallArgs {
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 
-    /// Namespace of the release [default: the context's].
+    /// Namespace of the release [default: the context's; for the operator, `ronde-system`].
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
 
-    /// More options for Helm, after `--`, as in `-- --wait`.
+    /// Wait until everything is ready.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub wait: bool,
+
+    /// Print the manifests instead of installing them; asks no cluster.
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Whose custom resource definitions become Ronde's; for the operator.
+    #[arg(long, value_name = "WHOSE", value_delimiter = ',')]
+    pub take_over: Vec<Peer>,
+
+    /// More options for Helm, after `--`, as in `-- --timeout 5m`.
     #[arg(last = true, value_name = "HELM OPTIONS")]
     pub more: Vec<OsString>,
+}
+
+/// Another operator of the same kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Peer {
+    Volcano,
+    EtOperator,
+}
+
+impl Peer {
+    /// Returns the name as values of the chart have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Volcano => "volcano",
+            Self::EtOperator => "et-operator",
+        }
+    }
 }
 
 #[derive(Debug, Clone, ClapArgs)]

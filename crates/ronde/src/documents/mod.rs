@@ -3,6 +3,7 @@
 //! Tests only. `make generate` sets `RONDE_GENERATE` and the pages are written; otherwise a page that is not current
 //! fails. Links between pages are checked by `crates/ronde-sim/tests/documents.rs`.
 
+mod chart;
 mod commands;
 mod examples;
 mod kinds;
@@ -17,16 +18,19 @@ fn root() -> PathBuf {
 }
 
 /// Compares a committed page with what it should be, or writes it.
-#[expect(clippy::disallowed_methods, reason = "`make generate` asks by a variable")]
 fn check_page(path: &str, body: &str) {
-    let file = root().join("docs/reference").join(path);
-    let text = format!("{HEAD}{}\n", body.trim_end());
+    check_file(&root().join("docs/reference").join(path), &format!("{HEAD}{}\n", body.trim_end()));
+}
+
+/// Compares a committed file with what it should be, or writes it.
+#[expect(clippy::disallowed_methods, reason = "`make generate` asks by a variable")]
+fn check_file(file: &Path, text: &str) {
     if std::env::var_os("RONDE_GENERATE").is_some() {
         fs_err::write(file, text).unwrap();
         return;
     }
     let committed = fs_err::read_to_string(file).unwrap_or_default();
-    assert!(committed == text, "docs/reference/{path} is not current: run `make generate`");
+    assert!(committed == text, "{} is not current: run `make generate`", file.display());
 }
 
 /// Returns a text as one cell of a table; what is in backticks is code and stays as it is.

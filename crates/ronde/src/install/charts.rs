@@ -8,7 +8,16 @@ use fs_err as fs;
 #[derive(Debug, Clone, Copy)]
 pub struct Chart {
     pub name: &'static str,
+    /// Where it goes if nobody says otherwise; none if that has to be said.
+    pub place: Option<Place>,
     files: &'static [(&'static str, &'static str)],
+}
+
+/// Where a release of a chart goes that a cluster has once.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    pub release: &'static str,
+    pub namespace: &'static str,
 }
 
 /// Lists files of a chart, relative to its folder, with what is in them.
@@ -19,34 +28,60 @@ macro_rules! files {
 }
 
 /// Every chart.
-pub const CHARTS: &[Chart] = &[Chart {
-    name: "horovod",
-    files: files!["horovod":
-        ".helmignore",
-        "Chart.yaml",
-        "files/check.sh",
-        "files/end.sh",
-        "files/master.sh",
-        "files/scale.sh",
-        "files/ssh.sh",
-        "files/wait.sh",
-        "files/worker.sh",
-        "templates/NOTES.txt",
-        "templates/_files.tpl",
-        "templates/_helpers.tpl",
-        "templates/_master.tpl",
-        "templates/_worker.tpl",
-        "templates/configmap.yaml",
-        "templates/job.yaml",
-        "templates/podgroup.yaml",
-        "templates/rbac.yaml",
-        "templates/secret.yaml",
-        "templates/service.yaml",
-        "templates/statefulset.yaml",
-        "values.schema.json",
-        "values.yaml",
-    ],
-}];
+pub const CHARTS: &[Chart] = &[
+    Chart {
+        name: "horovod",
+        place: None,
+        files: files!["horovod":
+            ".helmignore",
+            "Chart.yaml",
+            "files/check.sh",
+            "files/end.sh",
+            "files/master.sh",
+            "files/scale.sh",
+            "files/ssh.sh",
+            "files/wait.sh",
+            "files/worker.sh",
+            "templates/NOTES.txt",
+            "templates/_files.tpl",
+            "templates/_helpers.tpl",
+            "templates/_master.tpl",
+            "templates/_worker.tpl",
+            "templates/configmap.yaml",
+            "templates/job.yaml",
+            "templates/podgroup.yaml",
+            "templates/rbac.yaml",
+            "templates/secret.yaml",
+            "templates/service.yaml",
+            "templates/statefulset.yaml",
+            "values.schema.json",
+            "values.yaml",
+        ],
+    },
+    Chart {
+        name: "operator",
+        place: Some(Place { release: "ronde", namespace: "ronde-system" }),
+        files: files!["ronde":
+            ".helmignore",
+            "Chart.yaml",
+            "files/definitions.jsonl",
+            "templates/NOTES.txt",
+            "templates/_check.tpl",
+            "templates/_helpers.tpl",
+            "templates/clusterrole.yaml",
+            "templates/crds.yaml",
+            "templates/deployment.yaml",
+            "templates/lease.yaml",
+            "templates/metrics.yaml",
+            "templates/networkpolicy.yaml",
+            "templates/poddisruptionbudget.yaml",
+            "templates/serviceaccount.yaml",
+            "templates/users.yaml",
+            "values.schema.json",
+            "values.yaml",
+        ],
+    },
+];
 
 impl Chart {
     /// Finds a chart by its name; `stable/`, where it was once to be found, may stand before it.
@@ -84,8 +119,8 @@ mod tests {
 
     #[test]
     fn every_file_of_a_chart_is_in_the_program() {
-        for chart in CHARTS {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts").join(chart.name);
+        for (chart, folder) in CHARTS.iter().zip(["horovod", "ronde"]) {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts").join(folder);
             let mut expected: Vec<String> = files_below(&folder)
                 .iter()
                 .map(|path| path.strip_prefix(&folder).unwrap().display().to_string())
@@ -101,6 +136,7 @@ mod tests {
         let name = |text| Chart::find(text).map(|chart| chart.name);
         assert_eq!(name("horovod"), Some("horovod"));
         assert_eq!(name("stable/horovod"), Some("horovod"));
+        assert_eq!(name("operator"), Some("operator"));
         assert_eq!(name("stable/mysql"), None);
     }
 }

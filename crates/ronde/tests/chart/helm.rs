@@ -1,4 +1,4 @@
-//! Runs the real Helm on the chart, without a cluster, and takes out of its answer what differs from run to run.
+//! Runs the real Helm on the charts, without a cluster, and takes out of its answer what differs from run to run.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,6 +8,24 @@ use std::{
 
 use fs_err as fs;
 use regex::Regex;
+
+/// A chart of ours.
+#[derive(Debug, Clone, Copy)]
+pub enum Chart {
+    Horovod,
+    Operator,
+}
+
+impl Chart {
+    /// Returns the chart's folder.
+    pub fn folder(self) -> PathBuf {
+        let name = match self {
+            Self::Horovod => "horovod",
+            Self::Operator => "ronde",
+        };
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts").join(name).canonicalize().unwrap()
+    }
+}
 
 /// Helm, and an empty home for it.
 pub struct Helm {
@@ -22,6 +40,12 @@ impl Helm {
         Some(Self { program, home: tempfile::tempdir().unwrap() })
     }
 
+    /// Finds Helm 3 and Helm 4, as far as they are there.
+    pub fn find_all() -> Vec<Self> {
+        let programs = ["helm", "helm4"].into_iter().filter_map(ronde_sim::program);
+        programs.map(|program| Self { program, home: tempfile::tempdir().unwrap() }).collect()
+    }
+
     pub fn run(&self, words: &[&str]) -> Output {
         let mut command = Command::new(&self.program);
         command.args(words).current_dir(tests()).env_clear().env("HOME", self.home.path());
@@ -29,10 +53,15 @@ impl Helm {
         command.env("GOGC", "off").output().unwrap()
     }
 
-    /// Renders the chart as release `mnist`.
+    /// Renders the Horovod chart as release `mnist`.
     pub fn render(&self, options: &[&str]) -> Result<String, String> {
-        let chart = chart().display().to_string();
-        let words = [&["template", "mnist", &chart], options].concat();
+        self.render_chart(Chart::Horovod, "mnist", options)
+    }
+
+    /// Renders a chart.
+    pub fn render_chart(&self, chart: Chart, release: &str, options: &[&str]) -> Result<String, String> {
+        let chart = chart.folder().display().to_string();
+        let words = [&["template", release, &chart], options].concat();
         let output = self.run(&words);
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
@@ -44,11 +73,6 @@ impl Helm {
         fs::write(&path, text).unwrap();
         path
     }
-}
-
-/// Returns the chart's folder.
-pub fn chart() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/horovod").canonicalize().unwrap()
 }
 
 /// Returns the folder of these tests.
@@ -68,7 +92,7 @@ pub fn redact(rendered: &str) -> String {
         patterns.map(|(pattern, name)| (Regex::new(&format!("(?m){pattern}")).unwrap(), name)).into()
     });
     let mut text = rendered.to_owned();
-    for entry in fs::read_dir(chart().join("files")).unwrap() {
+    for entry in fs::read_dir(Chart::Horovod.folder().join("files")).unwrap() {
         let path = entry.unwrap().path();
         let script = fs::read_to_string(&path).unwrap();
         let indented: Vec<String> = script.trim_end().split('\n').map(|line| format!("    {line}")).collect();

@@ -1,9 +1,12 @@
 //! The Horovod chart as Helm renders it: every object for the defaults and for the examples of its documentation, what
-//! each value changes, and what is refused. That it works is told by the tests of pods.
+//! each value changes, and what is refused. That it works is told by the tests of pods. The operator's chart is in
+//! `operator`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 mod helm;
+mod operator;
+mod operator_values;
 mod values;
 
 use std::{collections::BTreeSet, fmt::Write as _, process::Command, thread};
@@ -13,7 +16,7 @@ use insta::assert_snapshot;
 use serde_json::Value;
 
 use crate::{
-    helm::{Helm, chart, redact},
+    helm::{Chart, Helm, redact},
     values::{CHANGES, Change, WRONG},
 };
 
@@ -24,7 +27,7 @@ const FIXED: [&str; 2] = ["--values", "gpu.yaml"];
 fn the_chart_has_no_lint() {
     let Some(helm) = Helm::find() else { return };
     for options in [&[][..], &["--values", "gpu.yaml"], &["--values", "host_network.yaml"]] {
-        let output = helm.run(&[&["lint", "--strict", chart().to_str().unwrap()], options].concat());
+        let output = helm.run(&[&["lint", "--strict", Chart::Horovod.folder().to_str().unwrap()], options].concat());
         assert!(output.status.success(), "{options:?}: {}", String::from_utf8_lossy(&output.stdout));
     }
 }
@@ -49,7 +52,8 @@ fn each_value_changes_these_lines() {
         let (before, after) = (render(change, &[]), render(change, &["--set-json", change.set]));
         // The token of the agent is made anew, without a cluster that would have the one before.
         let follows = if change.is_for_agent { "" } else { follows(&before, &after) };
-        format!("=== {}\n{follows}{}\n", change.set, difference(&helm, change, &before, &after))
+        let difference = lines_that_differ(&helm, change.set, &redact(&before), &redact(&after));
+        format!("=== {}\n{follows}{difference}\n", change.set)
     };
     // Two at a time: most of the time goes into starting Helm.
     let (front, back) = CHANGES.split_at(CHANGES.len() / 2);
@@ -64,7 +68,7 @@ fn each_value_changes_these_lines() {
 #[test]
 fn every_value_is_changed_once() {
     let changed: Vec<&str> = CHANGES.iter().map(|change| change.set.split('=').next().unwrap()).collect();
-    for value in every_value() {
+    for value in values_of(Chart::Horovod) {
         assert!(
             changed.iter().any(|path| *path == value || path.starts_with(&format!("{value}."))),
             "no row of CHANGES is for `{value}`"
@@ -74,11 +78,7 @@ fn every_value_is_changed_once() {
 
 #[test]
 fn every_value_is_in_the_readme() {
-    let readme = fs::read_to_string(chart().join("README.md")).unwrap();
-    for value in every_value() {
-        let row = readme.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{value}`")));
-        assert!(row.is_some(), "no row of README.md is for `{value}`");
-    }
+    assert_eq!(values_without_row(Chart::Horovod), Vec::<String>::new());
 }
 
 #[test]
@@ -151,9 +151,10 @@ fn follows(before: &str, after: &str) -> &'static str {
     }
 }
 
-/// Returns the lines that differ.
-fn difference(helm: &Helm, change: &Change, before: &str, after: &str) -> String {
-    let file = |suffix: &str, text: &str| helm.write(&format!("{}.{suffix}", change.file_name()), &redact(text));
+/// Returns the lines that differ between two texts; the name is for files about them.
+fn lines_that_differ(helm: &Helm, name: &str, before: &str, after: &str) -> String {
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(60).collect();
+    let file = |suffix: &str, text: &str| helm.write(&format!("{name}.{suffix}"), text);
     let (before, after) = (file("before", before), file("after", after));
     let output = Command::new("diff").arg("-U0").args([before, after]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -161,8 +162,16 @@ fn difference(helm: &Helm, change: &Change, before: &str, after: &str) -> String
     lines.fold(String::new(), |all, line| all + line.trim_end() + "\n")
 }
 
-/// Returns the path of every value in `values.yaml`.
-fn every_value() -> Vec<String> {
+/// Returns the values that the table in a chart's README.md leaves out.
+fn values_without_row(chart: Chart) -> Vec<String> {
+    let readme = fs::read_to_string(chart.folder().join("README.md")).unwrap();
+    let has_row =
+        |value: &String| readme.lines().any(|line| line.starts_with('|') && line.contains(&format!("`{value}`")));
+    values_of(chart).into_iter().filter(|value| !has_row(value)).collect()
+}
+
+/// Returns the path of every value in a chart's `values.yaml`.
+fn values_of(chart: Chart) -> Vec<String> {
     fn collect(prefix: &str, value: &Value, found: &mut Vec<String>) {
         match value.as_object().filter(|fields| !fields.is_empty()) {
             None => found.push(prefix.to_owned()),
@@ -174,7 +183,7 @@ fn every_value() -> Vec<String> {
             }
         }
     }
-    let text = fs::read_to_string(chart().join("values.yaml")).unwrap();
+    let text = fs::read_to_string(chart.folder().join("values.yaml")).unwrap();
     let mut found = Vec::new();
     collect("", &serde_saphyr::from_str(&text).unwrap(), &mut found);
     found

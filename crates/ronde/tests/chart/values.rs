@@ -7,13 +7,6 @@ pub struct Change {
     pub is_for_agent: bool,
 }
 
-impl Change {
-    /// A name for files about it.
-    pub fn file_name(&self) -> String {
-        self.set.chars().filter(char::is_ascii_alphanumeric).take(60).collect()
-    }
-}
-
 const fn change(set: &'static str) -> Change {
     Change { set, is_for_agent: false }
 }
