@@ -16,7 +16,7 @@ PREFIX ?= $(HOME)/.local
 # How `make static` builds; `dev` is quicker, and its program bigger and slower.
 STATIC_PROFILE ?= release
 
-.PHONY: help e2e-frameworks test-frameworks preflight build demo install check lint test static image e2e e2e-tools e2e-static e2e-chart e2e-image e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-frameworks bench-gang bench-images bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
+.PHONY: help e2e-frameworks test-frameworks preflight build demo install check lint test static image e2e e2e-tools e2e-static e2e-chart e2e-image e2e-kubelet e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-frameworks bench-gang bench-images bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-cluster soak-elastic
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -84,7 +84,13 @@ e2e-image: wheel build ## Build the image of the Horovod chart and stand-ins for
 	e2e/image.sh folder "$$dir/root"; e2e/image.sh build "$$dir/image.tar" "$$dir/root"; \
 	e2e/image.sh import "$$dir/image.tar"; e2e/image.sh try "$$dir/root"; \
 	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" IMAGE="$$dir/image.tar" \
-	e2e/seeds.sh "$$(tools/target-dir.sh)/debug/ronde" cargo test $(LOCKED) -p ronde --test pods seeds -- --test-threads 1
+	e2e/seeds.sh machine "$$(tools/target-dir.sh)/debug/ronde" cargo test $(LOCKED) -p ronde --test pods seeds -- --test-threads 1
+
+e2e-kubelet: wheel build ## Type the seeds as they are printed on a real Kubernetes: kubelet, containerd, CoreDNS, kube-proxy; as root (WHEEL_PROFILE=dev takes less time)
+	cargo test $(LOCKED) -p ronde --test pods --no-run
+	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" \
+	e2e/cluster.sh run e2e/seeds.sh cluster "$$(tools/target-dir.sh)/debug/ronde" \
+	cargo test $(LOCKED) -p ronde --test pods seeds::seed_ -- --test-threads 1
 
 e2e-static: static ## Try the static ronde in a root with busybox alone and in one with an old C library; as root
 	e2e/static.sh "$$(tools/target-dir.sh)/static/ronde"
@@ -147,6 +153,11 @@ bench-scheduler: preflight ## Measure the scheduler's decisions alone, for growi
 soak: preflight ## Kill everything again and again for SOAK_SECONDS, from a new seed
 	RONDE_CHAOS_SECONDS=$(SOAK_SECONDS) RONDE_CHAOS_SEED=$${RONDE_CHAOS_SEED:-$$RANDOM} \
 	cargo test $(LOCKED) -p ronde --test chaos -- --nocapture
+
+soak-cluster: build ## Kill operators, API server, etcd and nodes of a real control plane and cut networks, under a stream of jobs, for SOAK_SECONDS
+	cargo test $(LOCKED) -p ronde --test soak --no-run
+	RONDE_CHAOS_SECONDS=$(SOAK_SECONDS) RONDE_CHAOS_SEED=$${RONDE_CHAOS_SEED:-$$RANDOM} \
+	e2e/soak.sh cargo test $(LOCKED) -p ronde --test soak -- --nocapture
 
 # Each way to reach hosts, with NumPy and with PyTorch, and killed launchers: nine times SOAK_SECONDS.
 soak-elastic: preflight ## Kill ranks, agents, sshd and launchers of elastic trainings on several hosts for SOAK_SECONDS each; as root

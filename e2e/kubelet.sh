@@ -1,33 +1,39 @@
 #!/usr/bin/env bash
-# Adds a node to the real control plane of kubernetes.sh: kube-scheduler, containerd and kubelet, as root.
+# Adds nodes to the real control plane of kubernetes.sh: kube-scheduler, and a containerd and a kubelet for each; as root.
 #
-#   kubelet.sh check      names what this machine lacks for it
-#   kubelet.sh up DIR     starts the control plane and the node, and waits until pods can be run
-#   kubelet.sh down DIR   stops them and removes what they made in the machine; DIR stays
+#   kubelet.sh check             names what this machine lacks for it
+#   kubelet.sh up DIR [NODES]    starts the control plane and the nodes (default: one), and waits until pods can be run
+#   kubelet.sh down DIR          stops them and removes what they made in the machine; DIR stays
 #
-# Pods run the image `busybox`, which is made here from Debian's busybox-static; nothing is pulled.
-# containerd and kubelet live in mount and process namespaces of their own: their mounts and processes
-# go with the first process in there, even after a crash. What else they make is a bridge with its
-# links, and cgroups below one name; `down` removes them and fails when anything is left.
+# Pods run the image `busybox`, which is made here from Debian's busybox-static; other images are asked of the registries
+# that DIR/registries names, as containerd reads it. RONDE_CONTROLLERS is as for kubernetes.sh. Pods ask the first address
+# of the network (DIR/address) for names.
+# Each node has a folder in DIR and lives in mount, process and network namespaces of its own: its mounts, processes and
+# links go with the first process in there, even after a crash. What else there is are a bridge that joins the nodes, and
+# cgroups below one name; `down` removes them and fails when anything is left.
 set -euo pipefail
 
-readonly NODE=real
 # What kubelet and containerd write at places that cannot be configured; covered in their namespace.
 readonly COVERED=(/run/containerd /var/lib/cni /var/lib/kubelet /var/log/containers)
 # Settings of the kernel that kubelet changes; it gets copies.
 readonly SETTINGS=(vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops
     kernel/keys/root_maxkeys kernel/keys/root_maxbytes)
 readonly CNI_PROGRAMS=/usr/lib/cni
+# What joins the pods of a node, in its namespace.
+readonly BRIDGE=pods
+# The addresses of the network that pods have, as last numbers; those below are for the machine and the nodes.
+readonly PODS_FIRST=16
+readonly PODS_LAST=254
 readonly PEERS=(etcd kube-apiserver kube-controller-manager kube-scheduler kubelet)
 # The controllers without which no pod is run: accounts, and the taint of new nodes.
-readonly CONTROLLERS=garbage-collector-controller,namespace-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,node-lifecycle-controller
+readonly CONTROLLERS=${RONDE_CONTROLLERS:-garbage-collector-controller,namespace-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,node-lifecycle-controller}
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly HERE
 # shellcheck source=e2e/processes.sh
 source "$HERE/processes.sh"
 
 usage() {
-    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -76,7 +82,7 @@ free_subnet() {
     die "found no free network in 10.251.0.0/16"
 }
 
-# Only the machine itself reaches the bridge, and so kubelet, which listens there: it refuses loopback.
+# The nodes and their pods are in one network, with the machine and nothing else.
 make_bridge() {
     local name=$1 subnet=$2
     ip link add "$name" type bridge
@@ -141,6 +147,8 @@ state = "$1/run"
   address = "$1/containerd.sock"
 [plugins."io.containerd.internal.v1.opt"]
   path = "$1/opt"
+[plugins."io.containerd.grpc.v1.cri".registry]
+  config_path = "${1%/*}/registries"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "ronde.test/pause:1"
   netns_mounts_under_state_dir = true
@@ -152,15 +160,16 @@ state = "$1/run"
 TOML
 }
 
-# write_network DIR BRIDGE SUBNET: pods reach each other and the machine; no rule of a firewall is made.
+# write_network DIR ADDRESS FIRST LAST: pods get the addresses from FIRST to LAST, and reach services through the node.
 write_network() {
     mkdir -p "$1/cni"
     cat >"$1/cni/10-bridge.conflist" <<JSON
 {
-  "cniVersion": "1.0.0", "name": "real",
+  "cniVersion": "1.0.0", "name": "$BRIDGE",
   "plugins": [{
-    "type": "bridge", "bridge": "$2", "isGateway": false, "ipMasq": false,
-    "ipam": {"type": "host-local", "dataDir": "$1/addresses", "ranges": [[{"subnet": "$3"}]]}
+    "type": "bridge", "bridge": "$BRIDGE", "isGateway": false, "ipMasq": false,
+    "ipam": {"type": "host-local", "dataDir": "$1/addresses", "routes": [{"dst": "0.0.0.0/0"}],
+      "ranges": [[{"subnet": "${2%.*}.0/24", "rangeStart": "${2%.*}.$3", "rangeEnd": "${2%.*}.$4", "gateway": "$2"}]]}
   }]
 }
 JSON
@@ -178,20 +187,19 @@ make_cgroups() {
 
 # All is as by default but places, addresses and what may be left of the disk.
 write_kubelet_config() {
-    local dir=$1 name=$2 address=$3
+    local dir=$1 cgroup=$2 address=$3
     cat >"$dir/kubelet.yaml" <<YAML
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: $address
-port: $(free_port)
 healthzPort: 0
 authentication:
   anonymous: {enabled: false}
   webhook: {enabled: false}
-  x509: {clientCAFile: $dir/pki/ca.crt}
+  x509: {clientCAFile: ${dir%/*}/pki/ca.crt}
 authorization: {mode: AlwaysAllow}
 containerRuntimeEndpoint: unix://$dir/containerd.sock
-clusterDNS: [10.96.0.10]
+clusterDNS: [${address%.*}.1]
 clusterDomain: cluster.local
 podLogsDir: $dir/pods
 volumePluginDir: $dir/kubelet/volume-plugins
@@ -199,7 +207,7 @@ makeIPTablesUtilChains: false
 failSwapOn: false
 failCgroupV1: false
 cgroupDriver: cgroupfs
-cgroupRoot: /$name
+cgroupRoot: /$cgroup
 # A disk that is nearly full is no reason to run no pods here.
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}
 YAML
@@ -221,17 +229,41 @@ inside() {
     for path in "${SETTINGS[@]}"; do
         [[ ! -e /proc/sys/$path ]] || mount --bind "$dir/settings/$path" "/proc/sys/$path"
     done
+    join_network "$address"
     containerd --config "$dir/containerd.toml" >"$dir/containerd.log" 2>&1 &
     until ctr --address "$dir/containerd.sock" version >/dev/null 2>&1; do
         kill -0 "$!" 2>/dev/null || die "containerd stopped: $(tail -n 3 "$dir/containerd.log")"
         sleep 0.1
     done
-    ctr --address "$dir/containerd.sock" --namespace k8s.io images import "$dir/image.tar"
-    "$kubelet" --config "$dir/kubelet.yaml" --kubeconfig "$dir/node.kubeconfig" \
+    ctr --address "$dir/containerd.sock" --namespace k8s.io images import "${dir%/*}/image.tar"
+    "$kubelet" --config "$dir/kubelet.yaml" --kubeconfig "$dir.kubeconfig" \
         --root-dir "$dir/kubelet" --cert-dir "$dir/kubelet/pki" \
-        --hostname-override "$NODE" --node-ip "$address" >"$dir/kubelet.log" 2>&1 &
+        --hostname-override "${dir##*/}" --node-ip "$address" >"$dir/kubelet.log" 2>&1 &
     wait -n
     die "containerd or kubelet stopped; see $dir/containerd.log and $dir/kubelet.log"
+}
+
+# Waits for the link that `connect` makes, and joins it with the pods.
+join_network() {
+    until ip link show eth0 >/dev/null 2>&1; do sleep 0.05; done
+    ip link set lo up
+    ip link add "$BRIDGE" type bridge
+    ip link set eth0 master "$BRIDGE" up
+    ip address add "$1/24" dev "$BRIDGE"
+    ip link set "$BRIDGE" up
+    ip route add default via "${1%.*}.1"
+    printf '1\n' >/proc/sys/net/ipv4/ip_forward
+}
+
+# connect PID NAME BRIDGE: a link between a process that makes a network namespace and the bridge of the machine.
+connect() {
+    local deadline=$((SECONDS + READY_SECONDS))
+    until [[ $(readlink "/proc/$1/ns/net") != $(readlink /proc/self/ns/net) ]]; do
+        ((SECONDS < deadline)) || die "there is no namespace for $2"
+        sleep 0.02
+    done
+    ip link add "$2" type veth peer name eth0 netns "$1"
+    ip link set "$2" master "$3" up
 }
 
 # ask DIR PATH: as the administrator.
@@ -242,38 +274,53 @@ ask() {
     curl --silent --fail --max-time 5 --cacert "$1/pki/ca.crt" -H "Authorization: Bearer $token" "$server$2"
 }
 
+# can_run_pods DIR NODE
 can_run_pods() {
     local node
     ask "$1" /api/v1/namespaces/default/serviceaccounts/default >/dev/null || return 1
-    node=$(ask "$1" "/api/v1/nodes/$NODE?pretty=false") || return 1
+    node=$(ask "$1" "/api/v1/nodes/$2?pretty=false") || return 1
     [[ $node == *'"type":"Ready","status":"True"'* && $node != *'"taints"'* ]]
 }
 
+# start_node INDEX: of those that `up` starts.
+start_node() {
+    local folder=$dir/node-$1 link=$name-$1 address=${subnet%0/24}$(($1 + 2)) share first
+    share=$(((PODS_LAST - PODS_FIRST + 1) / count))
+    first=$((PODS_FIRST + $1 * share))
+    mkdir -p "$folder"
+    make_cgroups "$link"
+    copy_settings "$folder"
+    write_containerd_config "$folder"
+    write_network "$folder" "$address" "$first" "$((first + share - 1))"
+    write_kubelet_config "$folder" "$link" "$address"
+    start "$dir" "node-$1" unshare --mount --pid --net --fork --kill-child \
+        "$HERE/kubelet.sh" inside "$folder" "$address" "$kubelet"
+    connect "$(<"$folder.pid")" "$link" "$name"
+}
+
 up() {
-    local dir=$1 name subnet address kubelet
+    local dir=$1 count=$2 name subnet kubelet index node nodes
     check || exit 1
     kubelet=$("$HERE/peers.sh" path kubelet)
     mkdir -p "$dir"
     dir=$(cd "$dir" && pwd)
     # shellcheck disable=SC2064
     trap "down '$dir'" EXIT
-    RONDE_CONTROLLERS=$CONTROLLERS "$HERE/kubernetes.sh" up "$dir"
-    start_scheduler "$dir"
     name=ronde$RANDOM
     subnet=$(free_subnet)
-    address=${subnet%0/24}1
+    nodes=$(seq -f 'node-%g' -s ' ' 0 $((count - 1)))
     printf '%s\n' "$name" >"$dir/name"
+    printf '%s\n' "${subnet%0/24}1" >"$dir/address"
+    printf '%s\n' "$nodes" >"$dir/nodes"
     : >"$dir/made-folders"
     make_bridge "$name" "$subnet"
-    make_cgroups "$name"
+    RONDE_CONTROLLERS=$CONTROLLERS RONDE_ADDRESS=$(<"$dir/address") RONDE_NODES=$nodes "$HERE/kubernetes.sh" up "$dir"
+    start_scheduler "$dir"
     make_covered "$dir"
-    copy_settings "$dir"
     make_image "$dir"
-    write_containerd_config "$dir"
-    write_network "$dir" "$name" "$subnet"
-    write_kubelet_config "$dir" "$name" "$address"
-    start "$dir" node unshare --mount --pid --fork --kill-child "$HERE/kubelet.sh" inside "$dir" "$address" "$kubelet"
-    wait_until "$dir" node can_run_pods "$dir"
+    mkdir -p "$dir/registries"
+    for ((index = 0; index < count; index++)); do start_node "$index"; done
+    for node in $nodes; do wait_until "$dir" "$node" can_run_pods "$dir" "$node"; done
     trap - EXIT
 }
 
@@ -299,10 +346,11 @@ sweep() {
 } 2>/dev/null
 
 down() {
-    local dir name left deadline=$((SECONDS + STOP_SECONDS))
+    local dir name node nodes=() left deadline=$((SECONDS + STOP_SECONDS))
     dir=$(cd "$1" && pwd)
     # With `--kill-child` the end of this process is the end of all others in there.
-    stop "$dir" node unshare KILL
+    [[ ! -f $dir/nodes ]] || read -ra nodes <"$dir/nodes"
+    for node in "${nodes[@]}"; do stop "$dir" "$node" unshare KILL; done
     stop "$dir" kube-scheduler
     "$HERE/kubernetes.sh" down "$dir"
     [[ -f $dir/name ]] || return 0
@@ -313,14 +361,14 @@ $left"
         sleep 0.1
     done
     tac "$dir/made-folders" | while read -r folder; do rmdir --ignore-fail-on-non-empty "$folder"; done
-    rm -f "$dir/name" "$dir/made-folders"
-    say "nothing is left of the node"
+    rm -f "$dir/name" "$dir/nodes" "$dir/made-folders"
+    say "nothing is left of the nodes"
 }
 
 main() {
     case ${1:-} in
     check) check ;;
-    up) up "${2:?DIR}" ;;
+    up) up "${2:?DIR}" "${3:-1}" ;;
     down) down "${2:?DIR}" ;;
     inside) inside "$2" "$3" "$4" ;;
     *) usage ;;

@@ -3,16 +3,21 @@
 #
 #   kubernetes.sh up DIR [PORT]   starts etcd, kube-apiserver and kube-controller-manager
 #   kubernetes.sh down DIR        stops them; the data stays
+#   kubernetes.sh restart DIR NAME SIGNAL   ends one of them, or what another script has started in DIR, and starts it again
 #   kubernetes.sh env DIR         prints the shell line that points kubectl at it
 #
 # DIR receives data, logs, certificates and `kubeconfig`. PORT is the API server's (default: a free
 # one). RONDE_CONTROLLERS replaces the list of controllers (`none`: not one), RONDE_MORE_CONTROLLERS adds to it; there
-# are no workload controllers in it, so that nothing but the test writes objects. RONDE_APISERVER_OPTIONS are more
-# options of the API server. Every process is stopped by its recorded id.
+# are no workload controllers in it, so that nothing but the test writes objects. RONDE_NODES names the nodes that will
+# have a kubeconfig, and RONDE_ADDRESS is where they reach the API server. RONDE_APISERVER_OPTIONS are more options of the
+# API server. Every process is stopped by its recorded id.
 set -euo pipefail
 
 readonly SERVICE_RANGE=10.96.0.0/16
 readonly SERVICE_IP=10.96.0.1
+readonly LOOPBACK=127.0.0.1
+# Where the API server listens, and what kubeconfigs say.
+readonly ADDRESS=${RONDE_ADDRESS:-$LOOPBACK}
 readonly CONTROLLERS=${RONDE_CONTROLLERS:-garbage-collector-controller,namespace-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,persistentvolumeclaim-protection-controller,persistentvolume-protection-controller}${RONDE_MORE_CONTROLLERS:+,$RONDE_MORE_CONTROLLERS}
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly HERE
@@ -20,7 +25,7 @@ readonly HERE
 source "$HERE/processes.sh"
 
 usage() {
-    sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -35,7 +40,7 @@ make_certificates() {
         -keyout "$pki/server.key" -out "$pki/server.csr" 2>/dev/null
     openssl x509 -req -in "$pki/server.csr" -CA "$pki/ca.crt" -CAkey "$pki/ca.key" -CAcreateserial \
         -days 3650 -out "$pki/server.crt" 2>/dev/null -extfile <(
-            printf 'subjectAltName=IP:127.0.0.1,IP:%s,DNS:localhost,DNS:kubernetes.default.svc\n' "$SERVICE_IP"
+            printf 'subjectAltName=IP:%s,IP:%s,DNS:localhost,DNS:kubernetes.default.svc\n' "$ADDRESS" "$SERVICE_IP"
             printf 'extendedKeyUsage=serverAuth,clientAuth\n'
         )
     openssl genrsa -out "$pki/serviceaccount.key" 2048 2>/dev/null
@@ -49,7 +54,7 @@ kind: Config
 clusters:
 - name: real
   cluster:
-    server: https://127.0.0.1:$3
+    server: https://$ADDRESS:$3
     certificate-authority-data: $(base64 -w0 <"$2/pki/ca.crt")
 users:
 - name: $4
@@ -75,10 +80,12 @@ start_etcd() {
 }
 
 start_apiserver() {
-    local dir=$1 port=$2 etcd=$3 token=$4
+    local dir=$1 port=$2 etcd=$3 token=$4 endpoints=lease
+    # Kubernetes allows no service to lead to loopback.
+    [[ $ADDRESS != "$LOOPBACK" ]] || endpoints=none
     start "$dir" kube-apiserver "$("$HERE/peers.sh" path kube-apiserver)" \
-        --etcd-servers "http://127.0.0.1:$etcd" --bind-address 127.0.0.1 --secure-port "$port" \
-        --advertise-address 127.0.0.1 --endpoint-reconciler-type none \
+        --etcd-servers "http://127.0.0.1:$etcd" --bind-address "$ADDRESS" --secure-port "$port" \
+        --advertise-address "$ADDRESS" --endpoint-reconciler-type "$endpoints" \
         --service-cluster-ip-range "$SERVICE_RANGE" --authorization-mode RBAC,Node --allow-privileged \
         --token-auth-file "$dir/tokens.csv" --client-ca-file "$dir/pki/ca.crt" \
         --tls-cert-file "$dir/pki/server.crt" --tls-private-key-file "$dir/pki/server.key" \
@@ -89,7 +96,7 @@ start_apiserver() {
         --kubelet-client-certificate "$dir/pki/server.crt" --kubelet-client-key "$dir/pki/server.key" \
         "${@:5}"
     wait_until "$dir" kube-apiserver get --cacert "$dir/pki/ca.crt" -H "Authorization: Bearer $token" \
-        "https://127.0.0.1:$port/readyz"
+        "https://$ADDRESS:$port/readyz"
 }
 
 start_controllers() {
@@ -105,7 +112,7 @@ start_controllers() {
 
 random_token() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
 
-# Tokens stay the same when the server is started again. The node is that of kubelet.sh.
+# Tokens stay the same when the server is started again. The third word is what the user's kubeconfig is called.
 make_tokens() (
     [[ -f $1 ]] && return
     umask 077
@@ -113,7 +120,9 @@ make_tokens() (
         printf '%s,admin,admin,"system:masters"\n' "$(random_token)"
         printf '%s,system:kube-controller-manager,controllers,"system:masters"\n' "$(random_token)"
         printf '%s,system:kube-scheduler,scheduler,"system:masters"\n' "$(random_token)"
-        printf '%s,system:node:real,node,"system:nodes"\n' "$(random_token)"
+        printf '%s,system:kube-proxy,proxy\n' "$(random_token)"
+        printf '%s,system:coredns,dns,"system:masters"\n' "$(random_token)"
+        for node in ${RONDE_NODES-}; do printf '%s,system:node:%s,%s,"system:nodes"\n' "$(random_token)" "$node" "$node"; done
     } >"$1"
 )
 
@@ -121,7 +130,7 @@ make_tokens() (
 token_of() { sed -n "s/,$2,.*//p" "$1/tokens.csv"; }
 
 up() {
-    local dir=$1 port=${2:-} etcd more
+    local dir=$1 port=${2:-} etcd user name more
     is_running "$dir/kube-apiserver.pid" && {
         say "already running in $dir"
         return
@@ -134,9 +143,9 @@ up() {
     etcd=$(free_port)
     make_tokens "$dir/tokens.csv"
     write_kubeconfig "$dir/kubeconfig" "$dir" "$port" admin
-    write_kubeconfig "$dir/controllers.kubeconfig" "$dir" "$port" system:kube-controller-manager
-    write_kubeconfig "$dir/scheduler.kubeconfig" "$dir" "$port" system:kube-scheduler
-    write_kubeconfig "$dir/node.kubeconfig" "$dir" "$port" system:node:real
+    while IFS=, read -r _ user name _; do
+        write_kubeconfig "$dir/$name.kubeconfig" "$dir" "$port" "$user"
+    done <"$dir/tokens.csv"
     start_etcd "$dir" "$etcd" "$(free_port)"
     read -ra more <<<"${RONDE_APISERVER_OPTIONS:-}"
     start_apiserver "$dir" "$port" "$etcd" "$(token_of "$dir" admin)" "${more[@]}"
@@ -155,6 +164,7 @@ main() {
     case $1 in
     up) up "$2" "${3:-}" ;;
     down) down "$2" ;;
+    restart) restart "$2" "${3:?NAME}" "${4:?SIGNAL}" ;;
     env) printf 'export KUBECONFIG=%q\n' "$(cd "$2" && pwd)/kubeconfig" ;;
     *) usage ;;
     esac

@@ -15,8 +15,9 @@ readonly ETCD_VERSION=3.6.5
 readonly HELM_VERSION=3.22.0
 readonly HELM4_VERSION=4.3.1
 readonly KWOK_VERSION=0.7.0
+readonly COREDNS_VERSION=1.14.7
 readonly KUBECTL_MINOR_MIN=30
-readonly NAMES=(kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl etcd helm helm4 kwok)
+readonly NAMES=(kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl etcd helm helm4 kwok coredns)
 
 # The module proxy limits how fast one client may ask; a pause of this length was always enough.
 readonly RETRIES=8
@@ -87,6 +88,24 @@ write_kwok_module() {
     (cd "$1" && retry go get "sigs.k8s.io/kwok/cmd/kwok@v$KWOK_VERSION") >&2
 }
 
+# With the plugins that a cluster's names need, and none of the clouds.
+write_coredns_module() {
+    printf 'module ronde.test/peers\n' >"$1/go.mod"
+    cat >"$1/main.go" <<GO
+package main
+
+import (
+	"github.com/coredns/coredns/coremain"
+	_ "github.com/coredns/coredns/plugin/bind"
+	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/kubernetes"
+)
+
+func main() { coremain.Run() }
+GO
+    (cd "$1" && retry go get "github.com/coredns/coredns/coremain@v$COREDNS_VERSION") >&2
+}
+
 # go_build NAME MODULE_WRITER PACKAGE LDFLAGS
 go_build() {
     local name=$1 writer=$2 package=$3 ldflags=$4 dir
@@ -143,7 +162,7 @@ build() {
         return
     fi
     case $name in
-    kube-apiserver | kube-controller-manager | kube-scheduler | kubelet | kubectl) build_kubernetes "$name" ;;
+    kube-apiserver | kube-controller-manager | kube-scheduler | kube-proxy | kubelet | kubectl) build_kubernetes "$name" ;;
     # Debian's etcd is 3.4, too old for what this API server asks of it: watches from its cache
     # would wait for progress that never is reported.
     etcd) go_build etcd write_etcd_module go.etcd.io/etcd/server/v3 "" ;;
@@ -151,6 +170,7 @@ build() {
         go_build helm write_helm_module helm.sh/helm/v3/cmd/helm \
             "-X helm.sh/helm/v3/internal/version.version=v$HELM_VERSION"
         ;;
+    coredns) go_build coredns write_coredns_module . "" ;;
     helm4)
         go_build helm4 write_helm4_module helm.sh/helm/v4/cmd/helm \
             "-X helm.sh/helm/v4/internal/version.version=v$HELM4_VERSION"

@@ -25,12 +25,21 @@ free_port() {
     die "found no free port"
 }
 
-# start DIR NAME PROGRAM ARGUMENT...: in the background, in its own session.
+# start DIR NAME PROGRAM ARGUMENT...: in the background, in its own session. How it was started is written down.
 start() {
     local dir=$1 name=$2
     shift 2
-    setsid nohup "$@" >"$dir/$name.log" 2>&1 </dev/null &
+    printf '%q ' "$@" >"$dir/$name.command"
+    setsid nohup "$@" >>"$dir/$name.log" 2>&1 </dev/null &
     printf '%s\n' "$!" >"$dir/$name.pid"
+}
+
+# restart DIR NAME SIGNAL: ends a process and starts it again as it was.
+restart() {
+    local dir=$1 name=$2 command
+    stop "$dir" "$name" "$name" "$3"
+    eval "command=($(<"$dir/$name.command"))"
+    start "$dir" "$name" "${command[@]}"
 }
 
 # is_running PIDFILE

@@ -24,8 +24,12 @@ source "$HERE/roots.sh"
 
 # base_layer: prints the folder that has Debian as `root` and as `layer.tar`.
 base_layer() {
-    local folder
+    local folder lock
     folder=$CACHE/base-$(sha256sum <<<"$SUITE ${PACKAGES[*]}" | cut -c 1-12)
+    mkdir -p "$CACHE"
+    # Two callers at once make it once.
+    exec {lock}>"$folder.lock"
+    flock "$lock"
     if [[ ! -d $folder ]]; then
         rm -rf "$folder.new"
         mkdir -p "$folder.new"
@@ -33,6 +37,7 @@ base_layer() {
         tar -C "$folder.new/root" -cf "$folder.new/layer.tar" .
         mv "$folder.new" "$folder"
     fi
+    exec {lock}>&-
     printf '%s\n' "$folder"
 }
 

@@ -1,58 +1,83 @@
 #!/usr/bin/env bash
-# Runs a command against a cluster of this machine in whose store are stand-ins for the seeds' images; as root.
+# Runs a command against a cluster that has stand-ins for the seeds' images; as root.
 #
-#   seeds.sh RONDE COMMAND...   RONDE is the built program; COMMAND finds the cluster in RONDE_SEEDS_KUBECONFIG
+#   seeds.sh machine RONDE COMMAND...   on a cluster of this machine, which RONDE runs
+#   seeds.sh cluster RONDE COMMAND...   on the real Kubernetes of cluster.sh, where RONDE is the operator
 #
-# The seeds' texts are in RONDE_SEEDS, by default beside the checkout; without them there is no need of their images. IMAGE
-# may name one more archive to load. Four nodes, with room and GPUs for what the seeds ask for. No registry answers: arena
-# asks for each image always, and what is stored is used. What was skipped is counted. Everything is stopped and removed
-# at the end.
+# RONDE is the built program; COMMAND finds the cluster in RONDE_SEEDS_KUBECONFIG. The seeds' texts are in RONDE_SEEDS, by
+# default beside the checkout; without them there is no need of their images. IMAGE may name one more archive to load.
+# There are room and GPUs for what the seeds ask for. No registry of the world answers: arena asks for each image always,
+# and what is stored is used. What was skipped is counted. Everything is stopped and removed at the end.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly HERE
 # shellcheck source=e2e/processes.sh
 source "$HERE/processes.sh"
 
-[[ $# -ge 2 ]] || {
-    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+[[ $# -ge 3 && $1 =~ ^(machine|cluster)$ ]] || {
+    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 RONDE_SEEDS=$(realpath -m "${RONDE_SEEDS:-$HERE/../../shared/seeds}")
-ronde=$(realpath "$1")
-shift
+where=$1
+ronde=$(realpath "$2")
+shift 2
 dir=$(mktemp -d)
 
-of_the_cluster() { HOME=$dir RONDE_DATA_DIR=$dir/data "$ronde" "$@"; }
+of_the_machine() { HOME=$dir RONDE_DATA_DIR=$dir/data "$ronde" "$@"; }
+
+start_machine() {
+    mkdir -p "$dir/registries/_default"
+    printf 'server = "http://127.0.0.1:9"\n' >"$dir/registries/_default/hosts.toml"
+    of_the_machine up --detach --listen 127.0.0.1:0 --nodes 4 --cpus 4 --gpus 1 --memory 8Gi --registries "$dir/registries"
+    RONDE_SEEDS_KUBECONFIG=$dir/.kube/config
+}
+
+stop_machine() {
+    of_the_machine down --delete-data >/dev/null || die "the cluster could not be stopped; it is in $dir"
+}
+
+# load_machine ARCHIVE
+load_machine() { of_the_machine image load "$1"; }
+
+start_cluster() {
+    RONDE_SEEDS_KUBECONFIG=$KUBECONFIG
+    start "$dir" operator "$ronde" operator --kubeconfig "$KUBECONFIG"
+    wait_until "$dir" operator "$("$HERE/peers.sh" path kubectl)" get queue default
+}
+
+stop_cluster() { stop "$dir" operator ronde; }
+
+# load_cluster ARCHIVE
+load_cluster() { "$HERE/cluster.sh" push "$1"; }
 
 finish() {
-    if of_the_cluster down --delete-data >/dev/null; then
-        rm -rf "$dir"
-    else
-        say "the cluster could not be stopped; it is in $dir"
-    fi
+    "stop_$where"
+    rm -rf "$dir"
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
 
 load() {
     local begin=$SECONDS
-    of_the_cluster image load "$1"
+    "load_$where" "$1"
     say "loaded in $((SECONDS - begin)) s"
 }
 
-mkdir -p "$dir/registries/_default"
-printf 'server = "http://127.0.0.1:9"\n' >"$dir/registries/_default/hosts.toml"
-of_the_cluster up --detach --listen 127.0.0.1:0 --nodes 4 --cpus 4 --gpus 1 --memory 8Gi --registries "$dir/registries"
+"start_$where"
 if [[ -d $RONDE_SEEDS ]]; then
     RONDE_SEEDS_FRAMEWORK=$("$HERE/seed-images.sh" framework)
     say "the seeds' images train with $RONDE_SEEDS_FRAMEWORK"
-    "$HERE/seed-images.sh" save | load -
+    "$HERE/seed-images.sh" save >"$dir/seeds.tar"
+    load "$dir/seeds.tar"
+    rm "$dir/seeds.tar"
 fi
 [[ -z ${IMAGE-} ]] || load "$IMAGE"
-of_the_cluster image list
-du -sh "$dir/data/images" >&2
-export RONDE_SEEDS RONDE_SEEDS_FRAMEWORK RONDE_SEEDS_KUBECONFIG=$dir/.kube/config RONDE_SKIPS=$dir/skips
+export RONDE_SEEDS RONDE_SEEDS_FRAMEWORK RONDE_SEEDS_KUBECONFIG RONDE_SKIPS=$dir/skips
 touch "$RONDE_SKIPS"
-"$@"
+"$@" || {
+    [[ ! -f $dir/operator.log ]] || tail -n 40 "$dir/operator.log" >&2
+    exit 1
+}
 sort "$RONDE_SKIPS"
 printf '%d skipped\n' "$(wc -l <"$RONDE_SKIPS")"

@@ -31,7 +31,7 @@ simulated_up() {
     { simulated_node node-0 && simulated_node node-1 && simulated_node node-2; } | "$kubectl" apply -f -
     # Admission marks every new node; the controller that would take the mark away does not run.
     "$kubectl" taint nodes --all node.kubernetes.io/not-ready- >/dev/null
-    start "$dir" kwok "$kwok" --kubeconfig "$KUBECONFIG" --config "$HERE/kwok/stages.yaml" \
+    start "$dir" kwok "$kwok" --kubeconfig "$KUBECONFIG" --config "$HERE/kwok/stages.yaml" --config "$HERE/kwok/ends.yaml" \
         --manage-nodes-with-annotation-selector kwok.x-k8s.io/node=fake --server-address ''
 }
 

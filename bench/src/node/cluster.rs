@@ -66,7 +66,7 @@ impl Cluster {
             }
             Running::Kubernetes { .. } => {
                 let control_plane: anyhow::Result<Vec<u32>> = CONTROL_PLANE.iter().map(|name| self.pid(name)).collect();
-                Usage::kubernetes(control_plane?, self.pid("node")?)
+                Usage::kubernetes(control_plane?, self.pid("node-0")?)
             }
         }
     }
@@ -77,7 +77,7 @@ impl Cluster {
             Running::Ronde { .. } => self.command(&["--quiet", "image", "pull", image]),
             Running::Kubernetes { .. } => {
                 let mut command = Command::new("ctr");
-                command.arg("--address").arg(self.folder.path().join("containerd.sock"));
+                command.arg("--address").arg(self.folder.path().join("node-0/containerd.sock"));
                 command.args(["--namespace", "k8s.io", "images", "pull", "--plain-http", image]);
                 command.stdout(Stdio::null());
                 command
@@ -88,7 +88,7 @@ impl Cluster {
     /// Returns the daemon that pulls images, if there is one.
     pub fn containerd(&self) -> anyhow::Result<Option<u32>> {
         let Running::Kubernetes { .. } = &self.running else { return Ok(None) };
-        let config = self.folder.path().join("containerd.toml").to_string_lossy().into_owned();
+        let config = self.folder.path().join("node-0/containerd.toml").to_string_lossy().into_owned();
         for entry in std::fs::read_dir("/proc")? {
             let path = entry?.path();
             let words = std::fs::read_to_string(path.join("cmdline")).unwrap_or_default();

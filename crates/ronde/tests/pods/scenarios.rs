@@ -68,6 +68,11 @@ fn any_change_of_the_chart_is_an_upgrade() {
 }
 
 #[test]
+fn ends() {
+    check("ends");
+}
+
+#[test]
 fn faults() {
     check("faults");
 }
@@ -93,6 +98,16 @@ fn rights() {
 }
 
 #[test]
+fn shares() {
+    check("shares");
+}
+
+#[test]
+fn sizes() {
+    check("sizes");
+}
+
+#[test]
 fn training_job() {
     if variable("RONDE_SCENARIOS_KUBECONFIG").is_none() {
         return skip("on nodes of our own workers leave by themselves, see seed 002 (`make e2e` runs this test)");
@@ -108,11 +123,14 @@ fn every_scenario_is_run() {
             "chart",
             "chart_host_network",
             "chart_of_version_1",
+            "ends",
             "faults",
             "gang",
             "policies",
             "queues",
             "rights",
+            "shares",
+            "sizes",
             "training_job"
         ]
     );
