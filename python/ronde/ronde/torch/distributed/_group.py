@@ -6,7 +6,7 @@ scatter are alltoalls in which one side is empty, a reduction by bits is an allg
 """
 
 import itertools
-import threading
+import math
 import time
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ from ronde.torch.distributed import _ring
 from ronde.torch.distributed._devices import OtherDevices, by_device
 from ronde.torch.distributed._lanes import Lanes
 from ronde.torch.distributed._reductions import Reduction
-from ronde.torch.distributed._tensors import check_alike, check_size, copy, flat, memory, put, source, together
+from ronde.torch.distributed._tensors import check_alike, check_size, copy, flat, memory, put, source, together, unit
 from ronde.torch.distributed._work import Batch, Finished, Work, error_of
 
 NAME = "ronde"
@@ -208,10 +208,8 @@ class Group(dist.ProcessGroup):
         return self.allgather(outputs, inputs, opts)
 
     def _check_received(self, outcome, index, like, count):
-        shape = outcome.shapes[index]
-        received = shape[0] * (shape[1] if len(shape) > 1 else 1)
-        wanted = memory(like)[1][0] * count // like.numel() if like.numel() else None
-        if wanted is not None and received != wanted:
+        received, wanted = math.prod(outcome.shapes[index]), count * unit(like)
+        if received != wanted:
             raise ValueError(f"the members' tensors have {received} elements together, the outputs {wanted}")
 
     # --- one to all, all to one ---------------------------------------------------------------------------------
@@ -259,7 +257,7 @@ class Group(dist.ProcessGroup):
             check_size("the inputs together", self.size() * output.numel(), whole.numel())
         code, _, address, _ = memory(whole)
         rows = self.size() if is_root else 0
-        described = (code, (rows, memory(output.detach())[1][0]), address, None)
+        described = (code, (rows, output.numel() * unit(output)), address, None)
 
         def finish(_, outcome):
             copy(outcome, 0, output)
@@ -273,16 +271,17 @@ class Group(dist.ProcessGroup):
         sent, received = self._splits("input", input, input_splits), self._splits("output", output, output_splits)
         each = source(input)
         rows = each.shape[0] if each.dim() else 1
-        # The length of a row cannot be seen where there are none.
-        row = memory(each[:1] if rows else output.detach()[:1].contiguous())[1][0]
         code, _, address, _ = memory(each)
+        # There may be no row to count.
+        row = math.prod(each.shape[1:]) * unit(each)
 
         def finish(_, outcome):
             if outcome.received_splits != received:
                 raise ValueError(f"the members sent {outcome.received_splits} rows to this rank, which expected {received}")
             copy(outcome, 0, output)
 
-        return self._do("alltoall", sent, [(code, (rows, row), address, None)], opts, [output], finish, each)
+        described = [(code, (rows, row), address, None)]
+        return self._do("alltoall", sent, described, opts, [output], finish, each)
 
     alltoall_base = all_to_all_single
 
@@ -299,15 +298,14 @@ class Group(dist.ProcessGroup):
     def alltoall(self, outputs, inputs, opts=None):
         check_alike([*outputs, *inputs])
         whole = together(inputs)
-        unit = 1 if memory(whole)[1][0] == whole.numel() else whole.element_size()
-        received = [output.numel() * unit for output in outputs]
+        received = [output.numel() * unit(whole) for output in outputs]
 
         def finish(_, outcome):
             if outcome.received_splits != received:
                 raise ValueError(f"the members sent {outcome.received_splits} elements to this rank, which expected {received}")
             put(outputs, flat(outcome, 0, whole, sum(output.numel() for output in outputs)))
 
-        sent = [each.numel() * unit for each in inputs]
+        sent = [each.numel() * unit(whole) for each in inputs]
         return self._do("alltoall", sent, [memory(whole)], opts, outputs, finish, whole)
 
     # --- barriers -----------------------------------------------------------------------------------------------

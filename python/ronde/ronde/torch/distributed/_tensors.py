@@ -18,12 +18,15 @@ def source(tensor):
     return tensor if tensor.is_contiguous() else tensor.contiguous()
 
 
+def unit(tensor):
+    """How many elements one of a tensor's is to the engine: more than one if it is bytes."""
+    return 1 if tensor.dtype in CODES else tensor.element_size()
+
+
 def memory(tensor, rows=None):
     """A source as (type code, shape, address, None): flat, or cut into rows. What the engine cannot compute with, it can
     still carry."""
-    code, count = CODES.get(tensor.dtype), tensor.numel()
-    if code is None:
-        code, count = _BYTES, count * tensor.element_size()
+    code, count = CODES.get(tensor.dtype, _BYTES), tensor.numel() * unit(tensor)
     shape = (count,) if rows is None else (rows, count // rows if rows else 0)
     return code, shape, tensor.data_ptr(), None
 
