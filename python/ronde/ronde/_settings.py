@@ -59,6 +59,11 @@ def rank_info(env=os.environ):
     return RankInfo()
 
 
+def has_launcher(env=os.environ):
+    """Whether somebody has told who this rank is."""
+    return any(variable in env for variable in _LAUNCHERS)
+
+
 def _horovod(env):
     found = RankInfo(
         rank=_number(env, "HOROVOD_RANK"),

@@ -9,6 +9,8 @@ import functools
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from ronde.torch.distributed._compiler import untraced
+
 
 class OtherDevices:
     """The groups of a group's other devices, by the device's name."""
@@ -44,6 +46,7 @@ class OtherDevices:
 def by_device(name, method):
     """The method for tensors of the CPU; for others the same one of their group."""
 
+    @untraced
     @functools.wraps(method)
     def chosen(self, tensors, *rest, **named):
         first = tensors

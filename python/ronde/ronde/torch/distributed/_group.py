@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from ronde.torch.distributed import _ring
+from ronde.torch.distributed._compiler import untraced
 from ronde.torch.distributed._devices import OtherDevices, by_device
 from ronde.torch.distributed._lanes import Lanes
 from ronde.torch.distributed._reductions import Reduction
@@ -310,9 +311,11 @@ class Group(dist.ProcessGroup):
 
     # --- barriers -----------------------------------------------------------------------------------------------
 
+    @untraced
     def barrier(self, opts=None):
         return self._do("barrier", None, [], opts, [])
 
+    @untraced
     def monitored_barrier(self, opts=None, wait_all_ranks=False):
         """A barrier through the store, so that who is missing can be named: the first member waits for each."""
         timeout = getattr(opts, "timeout", opts)

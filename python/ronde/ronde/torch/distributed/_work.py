@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from ronde._ronde import Notices
+from ronde.torch.distributed._compiler import untraced
 
 # What the engine's errors begin with for those who know Horovod.
 _PREFIXES = ("Horovod has been shut down: ", "Horovod initialization failed: ")
@@ -102,6 +103,7 @@ class Work(dist.Work):
 
     # --- what torch asks ----------------------------------------------------------------------------------------
 
+    @untraced
     def wait(self, timeout=None):
         seconds = None if timeout is None or timeout.total_seconds() <= 0 else timeout.total_seconds()
         if not self._is_done:
@@ -133,6 +135,7 @@ class Work(dist.Work):
 
     _source_rank = source_rank
 
+    @untraced
     def get_future(self):
         with self._changing:
             is_new = self._future is None
