@@ -53,8 +53,13 @@ class Ring:
                 output = process.communicate()[0] + "\n(timed out)"
             results.append((process.returncode, output))
         if check:
-            for rank, (code, output) in enumerate(results):
-                assert code == 0, f"rank {rank} of {self.size} exited with {code}:\n{output}"
+            # All of them: one that fails takes others with it.
+            failed = [
+                f"rank {rank} of {self.size} exited with {code}:\n{output}"
+                for rank, (code, output) in enumerate(results)
+                if code != 0
+            ]
+            assert not failed, "\n".join(failed)
         return results
 
     def _start(self, script, rank, port, variables, per_rank):

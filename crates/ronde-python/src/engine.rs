@@ -11,7 +11,7 @@ use crate::{
     gate::{exception, wait_apart},
     handle::{self, Handle, Results},
     options::Options,
-    request::Request,
+    request::{Named, Request},
 };
 
 /// A rank's place in a ring.
@@ -70,8 +70,13 @@ impl Engine {
             let end = move || engine.upgrade().iter().for_each(|engine| engine.shutdown());
             py.detach(|| client.on_release(end));
         }
-        current::set_engine(Arc::downgrade(&inner));
         Ok(Self { inner: Some(inner), pid: process::id(), forks: forks::count() })
+    }
+
+    /// Lets operations that a framework runs without Python use this engine.
+    fn make_current(&self) -> PyResult<()> {
+        current::set_engine(Arc::downgrade(self.inner()?));
+        Ok(())
     }
 
     #[getter]
@@ -97,7 +102,17 @@ impl Engine {
         handle::sweep();
         let work = request.extract::<Request<'_>>()?.work(number)?;
         let handle = self.inner()?.begin(work).map_err(|error| exception(&error))?;
-        Handle::new(handle, request.clone().unbind()).wait(request.py())
+        Handle::new(handle, request.clone().unbind()).wait(request.py(), None)
+    }
+
+    /// Puts an operation in under exactly its name; `keep` lives until it is done. Who waits at once says so, and does
+    /// the work in the waiting thread where possible.
+    fn start(&self, operation: Named<'_>, keep: Py<PyAny>, is_awaited: bool) -> PyResult<Handle> {
+        handle::sweep();
+        let work = operation.work()?;
+        let inner = self.inner()?;
+        let handle = if is_awaited { inner.begin(work) } else { inner.submit(work) };
+        Ok(Handle::new(handle.map_err(|error| exception(&error))?, keep))
     }
 
     fn add_process_set(&self, py: Python<'_>, ranks: Vec<usize>) -> PyResult<u32> {

@@ -58,6 +58,23 @@ pub(crate) fn wait<T: Send>(py: Python<'_>, wait: impl Fn(Duration) -> Option<T>
     }
 }
 
+/// As [`wait`], but not for longer than said; nothing if the time is over.
+pub(crate) fn wait_for<T: Send>(
+    py: Python<'_>,
+    mut left: Duration,
+    wait: impl Fn(Duration) -> Option<T> + Sync,
+) -> PyResult<Option<T>> {
+    loop {
+        let slice = left.min(SLICE);
+        let result = py.detach(|| wait(slice));
+        py.check_signals()?;
+        left -= slice;
+        if result.is_some() || left.is_zero() {
+            return Ok(result);
+        }
+    }
+}
+
 /// Does something that waits in its own way, in a thread of its own. If a signal ends the wait, it goes on there, and
 /// what comes of it is dropped.
 pub(crate) fn wait_apart<T: Send + 'static>(py: Python<'_>, act: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {

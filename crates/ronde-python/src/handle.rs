@@ -1,14 +1,21 @@
 //! Operations in flight, and what comes of them.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
-use pyo3::{exceptions::PyIndexError, prelude::*};
+use pyo3::{
+    exceptions::{PyIndexError, PyTimeoutError},
+    prelude::*,
+};
 use ronde_collective::{Done, Handle as Inner};
 
 use crate::{
     forks,
-    gate::{exception, is_interrupted, wait},
+    gate::{exception, is_interrupted, wait, wait_for},
     memory,
+    notices::Notices,
 };
 
 /// Operations whose handle is gone before they were done: the engine still works on their tensors.
@@ -35,6 +42,11 @@ impl Handle {
     pub(crate) fn new(inner: Inner, keep: Py<PyAny>) -> Self {
         Self { flight: Some(Flight { inner, keep }), forks: forks::count() }
     }
+
+    fn inner(&self) -> PyResult<&Inner> {
+        let flight = self.flight.as_ref().ok_or_else(|| PyIndexError::new_err("the handle was dropped"))?;
+        Ok(&flight.inner)
+    }
 }
 
 #[pymethods]
@@ -44,12 +56,32 @@ impl Handle {
         self.flight.as_ref().is_none_or(|flight| flight.inner.is_done())
     }
 
-    /// Waits for the result and takes it.
-    pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<Results> {
-        let flight = self.flight.as_ref().ok_or_else(|| PyIndexError::new_err("the handle was dropped"))?;
-        let inner = &flight.inner;
-        let result = wait(py, |slice| inner.wait_unless(is_interrupted, Some(slice)))?;
+    /// Waits for the result and takes it. If so many seconds are not enough, it can be waited for again.
+    #[pyo3(signature = (timeout=None))]
+    pub(crate) fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Results> {
+        let inner = self.inner()?;
+        let wait_slice = |slice| inner.wait_unless(is_interrupted, Some(slice));
+        let result = match timeout {
+            None => wait(py, wait_slice)?,
+            Some(seconds) => {
+                let limit = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+                let over = || PyTimeoutError::new_err(format!("not done after {seconds} s"));
+                wait_for(py, limit, wait_slice)?.ok_or_else(over)?
+            }
+        };
         result.map(|done| Results { done }).map_err(|error| exception(&error))
+    }
+
+    /// Gives `notices` this number once waiting would return at once.
+    fn when_done(&self, py: Python<'_>, notices: &Notices, number: u64) -> PyResult<()> {
+        let (inner, sender) = (self.inner()?, notices.sender());
+        py.detach(|| {
+            inner.when_done(move || {
+                // The receiver is gone when the process ends.
+                let _ = sender.send(Some(number));
+            });
+        });
+        Ok(())
     }
 }
 

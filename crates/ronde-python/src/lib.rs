@@ -14,6 +14,7 @@ mod handle;
 mod jax;
 mod log;
 mod memory;
+mod notices;
 mod options;
 mod request;
 mod server;
@@ -33,6 +34,7 @@ mod ronde {
         handle::{Handle, Results},
         jax::jax_handler,
         log::log_to_stderr,
+        notices::Notices,
         server::Server,
         tensorflow::{tensorflow_register, tensorflow_symbols},
     };

@@ -50,6 +50,20 @@ impl Request<'_> {
     }
 }
 
+/// An operation of all ranks under a name that is exactly the caller's: its kind, what only that kind needs, and its
+/// tensors.
+#[derive(Debug, FromPyObject)]
+pub(crate) struct Named<'py>(PyBackedStr, PyBackedStr, Bound<'py, PyAny>, Vec<Memory>);
+
+impl Named<'_> {
+    pub(crate) fn work(self) -> PyResult<Work> {
+        let Self(name, kind, details, memory) = self;
+        let operation = operation(&kind, &details)?;
+        let tensors = memory.into_iter().map(Memory::tensor).collect::<PyResult<_>>()?;
+        Ok(Work::new(&*name, operation, tensors))
+    }
+}
+
 impl Memory {
     fn tensor(self) -> PyResult<Tensor> {
         let Self(code, dimensions, input, output) = self;

@@ -19,6 +19,17 @@ from ronde._ronde import (
 _NOT_STARTED = "Horovod has not been initialized; use hvd.init()."
 
 
+def _close_links():
+    """An engine itself knows that it is a copy, and lets go of nothing. But while a copy of a connection is open, nobody
+    sees that the rank at its end has died."""
+    for descriptor in link_descriptors():
+        os.close(descriptor)
+
+
+# Once per process, whoever has engines: there are those of process groups of PyTorch too.
+os.register_at_fork(after_in_child=_close_links)
+
+
 class _HostNames:
     """Gathers what each rank says of its host, before there is a framework to ask for it."""
 
@@ -78,6 +89,7 @@ class Basics:
             host=_settings.host_name(),
         )
         self._engine = Engine(options, channel)
+        self._engine.make_current()
         self._has_timeline = _settings.has_timeline()
         self._is_dynamic = _settings.has_dynamic_process_sets()
         self._rank, self._size = info.rank, info.size
@@ -115,10 +127,6 @@ class Basics:
     def _forked(self):
         if self._engine is not None:
             self._is_forked = True
-            # The engine itself knows that it is a copy, and lets go of nothing. But while a copy of a connection is
-            # open, nobody sees that the rank at its end has died.
-            for descriptor in link_descriptors():
-                os.close(descriptor)
             self._engine = None
 
     def _process_sets(self, process_sets):

@@ -125,17 +125,25 @@ def _by_broadcast(rank, broadcast):
         secret = secrets.token_bytes(16)
         offer = (_serve_everywhere(secret).addresses, secret)
     addresses, secret = broadcast(offer)
-    return _first_reachable(addresses), secret
+    return first_reachable(addresses), secret
 
 
 def _serve_everywhere(secret, port="0"):
+    global _server
+    if _server is None:
+        _server = listen_everywhere(secret, port)
+    return _server
+
+
+def listen_everywhere(secret, port="0"):
+    """A server on all addresses of both families, or of the one that there is."""
     try:
-        return _serve(f"[::]:{port}", secret)
+        return Server(f"[::]:{port}", secret)
     except OSError:
-        return _serve(f"0.0.0.0:{port}", secret)
+        return Server(f"0.0.0.0:{port}", secret)
 
 
-def _first_reachable(addresses):
+def first_reachable(addresses):
     """The server's machine has many addresses, and not all lead there from here."""
     for address in addresses:
         host, _, port = address.rpartition(":")

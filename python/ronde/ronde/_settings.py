@@ -59,6 +59,11 @@ def rank_info(env=os.environ):
     return RankInfo()
 
 
+def has_launcher(env=os.environ):
+    """Whether somebody has told who this rank is."""
+    return any(variable in env for variable in _LAUNCHERS)
+
+
 def _horovod(env):
     found = RankInfo(
         rank=_number(env, "HOROVOD_RANK"),
@@ -221,8 +226,12 @@ _JOB_NAMES = ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE")
 
 def secret(env=os.environ):
     """The job's secret. Without one, the job's name keeps jobs apart; it does not keep out who can guess it."""
-    said = env.get("RONDE_SECRET") or env.get("_HOROVOD_SECRET_KEY")
-    return (said or " ".join(env[name] for name in _JOB_NAMES if name in env)).encode()
+    return (job_secret(env) or " ".join(env[name] for name in _JOB_NAMES if name in env)).encode()
+
+
+def job_secret(env=os.environ):
+    """What the launcher made for the job alone; empty if it made nothing."""
+    return env.get("RONDE_SECRET") or env.get("_HOROVOD_SECRET_KEY") or ""
 
 
 def host_name(env=os.environ):

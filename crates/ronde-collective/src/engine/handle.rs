@@ -34,6 +34,8 @@ struct Slot {
     result: Option<Result<Done>>,
     /// Who gets it instead of somebody who waits.
     callback: Option<Callback>,
+    /// Who hears that it is there.
+    notice: Option<Notice>,
     /// Who sleeps until it is there: waking nobody would cost a system call for every operation.
     sleepers: usize,
 }
@@ -47,6 +49,15 @@ impl fmt::Debug for Callback {
     }
 }
 
+/// What is called once a result is there, by the thread that drives.
+struct Notice(Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Notice")
+    }
+}
+
 impl Completion {
     pub(super) fn with_callback(callback: Callback) -> Self {
         Self { slot: Mutex::new(Slot { callback: Some(callback), ..Slot::default() }), ..Self::default() }
@@ -55,6 +66,10 @@ impl Completion {
     /// Calls who wanted to be called. Not under a lock: the callee may put new work in.
     pub(super) fn call_back(&self) {
         let mut slot = lock(&self.slot);
+        if let Some(notice) = slot.notice.take() {
+            drop(slot);
+            return notice.0();
+        }
         if let Some(callback) = slot.callback.take() {
             let result = slot.result.take().unwrap_or(Err(Error::Shutdown(None)));
             drop(slot);
@@ -77,6 +92,15 @@ impl Completion {
 
     pub(super) fn was_seen_done(&self) -> bool {
         self.was_seen_done.load(Ordering::Acquire)
+    }
+
+    fn notify(&self, notice: Notice) {
+        let mut slot = lock(&self.slot);
+        if self.is_done() {
+            drop(slot);
+            return notice.0();
+        }
+        slot.notice = Some(notice);
     }
 
     pub(super) fn finish(&self, result: Result<Done>) {
@@ -139,6 +163,12 @@ impl Handle {
 }
 
 impl Handle {
+    /// Calls `notice` once waiting would return at once: in this thread if it would already, else in the thread that
+    /// drives. The engine stands still meanwhile, so it must not wait for anything. A second notice replaces the first.
+    pub fn when_done(&self, notice: impl FnOnce() + Send + 'static) {
+        self.completion.notify(Notice(Box::new(notice)));
+    }
+
     /// As [`Handle::wait`], for a caller that can be interrupted: in the middle of an operation `is_interrupted` is
     /// asked now and then, in this thread, and the engine fails if it says so. Elsewhere the timeout is soon enough.
     pub fn wait_unless(&self, is_interrupted: fn() -> bool, timeout: Option<Duration>) -> Option<Result<Done>> {
@@ -149,5 +179,30 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.group.abandon(&self.name, &self.completion);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_notice_comes_once_whether_it_was_asked_for_before_the_end_or_after() {
+        let (sender, receiver) = mpsc::channel();
+        let notice = |word: &'static str| {
+            let sender = sender.clone();
+            Notice(Box::new(move || sender.send(word).unwrap()))
+        };
+        let completion = Completion::default();
+        completion.notify(notice("before"));
+        assert!(receiver.try_recv().is_err(), "a notice of what is not done");
+        completion.finish(Ok(Done::default()));
+        completion.call_back();
+        completion.call_back();
+        completion.notify(notice("after"));
+        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), ["before", "after"]);
+        assert!(completion.take_result().is_ok(), "a notice takes no result");
     }
 }
