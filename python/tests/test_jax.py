@@ -223,6 +223,54 @@ def test_two_hundred_operations_in_any_order_and_one_thread(ring):
         ring(2).run(body, **QUIET, **variables)
 
 
+def test_what_is_compiled_once_and_occurs_often_reduces_under_a_name_for_each(ring):
+    def body():
+        import re
+        import time
+
+        import jax
+        import jax.numpy as jnp
+        import ronde.jax as hvd
+
+        hvd.init()
+        rank = hvd.rank()
+
+        def scanned(x):
+            return jax.lax.scan(lambda carry, row: (carry + hvd.allreduce(row), row), 0.0, x)[0]
+
+        def chosen(x):
+            return jax.lax.cond(x[0] > 0, lambda x: hvd.allreduce(x), lambda x: x, x)
+
+        inner = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum))
+        forms = [inner, jax.jit(lambda x: 2 * inner(x)), jax.checkpoint(lambda x: hvd.allreduce(x)), scanned, chosen]
+        forms += [lambda x: hvd.allreduce(x, name="given"), jax.jit(lambda x: hvd.allreduce(x), inline=True)]
+        for form in forms:
+            text = jax.jit(lambda x: form(x) + form(2 * x)).lower(jnp.ones(3)).as_text()
+            names = re.findall(r'request = "[^"]* (\S+)"', text)
+            assert len(names) == 2 and len(set(names)) == 2, (form, names)
+
+        def late(x):
+            # What comes early on one rank comes late on the other.
+            time.sleep(0.002 * (int(x[0]) % 2))
+            return np.asarray(x)
+
+        @jax.jit
+        def everything(x):
+            results = []
+            for number in range(200):
+                own = x + float(number)
+                if number % 20 < 2:
+                    own = jax.pure_callback(late, jax.ShapeDtypeStruct(own.shape, own.dtype), own)
+                results.append(inner(own))
+            return jnp.stack(results)
+
+        for _ in range(3):
+            results = everything(jnp.full([10], float(rank)))
+            assert (np.asarray(results)[:, 0] == np.arange(200) * 2 + 1).all(), results[:, 0]
+
+    ring(2).run(body, **QUIET)
+
+
 def test_steps_that_nobody_waits_for_keep_their_order(ring):
     def body():
         import jax

@@ -27,6 +27,8 @@ _empty = Primitive("ronde_empty")
 
 # JAX lowers equal equations once, and calls the result for each: a number makes ours unlike each other.
 _numbers = itertools.count()
+# Where JAX keeps what it has lowered of a computation, to call it again.
+_LOWERED = ("cached_primitive_lowerings", "lowering_cache")
 
 
 def bind(call, tensors):
@@ -88,7 +90,27 @@ def _name(ctx, call):
     return f"{name}.{again}" if again or call.name is None else name
 
 
+class _Unshared(dict):
+    """What JAX has lowered of a computation until it came to an operation of ours, and nothing more."""
+
+    def __setitem__(self, key, lowered):
+        pass
+
+
+def _lower_anew(context):
+    """Lets JAX lower anew what encloses an operation wherever it occurs, so that each has a name of its own.
+
+    A jitted function, the body of a loop, or what `jax.checkpoint` encloses would be lowered once otherwise, and called
+    for each of its occurrences: operations that XLA may run in any order would have one name.
+    """
+    for name in _LOWERED:
+        lowered = getattr(context, name, None)
+        if type(lowered) is dict:
+            setattr(context, name, _Unshared(lowered))
+
+
 def _lower(ctx, *operands, call, number):
+    _lower_anew(ctx.module_context)
     scale = f"{float(call.prescale_factor)!r} {float(call.postscale_factor)!r}"
     request = f"{call.kind} {int(call.number)} {scale} {call.process_set_id} {_name(ctx, call)}"
     return ffi_lowering(_TARGET, has_side_effect=True)(ctx, *operands, request=request)
