@@ -128,6 +128,7 @@ run() {
     export KUBECONFIG=$dir/kubeconfig CLUSTER=$dir
     read -ra nodes <"$dir/nodes"
     start_registry
+    push "$dir/image.tar"
     start_dns
     for node in "${nodes[@]}"; do
         start_proxy "$node"
