@@ -69,7 +69,8 @@ YAML
     start "$dir" docker-registry docker-registry serve "$dir/registry.yaml"
     wait_until "$dir" docker-registry curl --silent --fail "http://$address:$REGISTRY_PORT/v2/"
     mkdir -p "$dir/registries/_default"
-    printf 'server = "http://%s"\n' "$address:$REGISTRY_PORT" >"$dir/registries/_default/hosts.toml"
+    printf '[host."http://%s"]\ncapabilities = ["pull", "resolve"]\n' "$address:$REGISTRY_PORT" \
+        >"$dir/registries/_default/hosts.toml"
 }
 
 # The usual way to tell of devices that no plugin manages.
@@ -128,6 +129,7 @@ run() {
     export KUBECONFIG=$dir/kubeconfig CLUSTER=$dir
     read -ra nodes <"$dir/nodes"
     start_registry
+    push "$dir/image.tar"
     start_dns
     for node in "${nodes[@]}"; do
         start_proxy "$node"

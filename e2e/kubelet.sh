@@ -257,8 +257,10 @@ join_network() {
 
 # connect PID NAME BRIDGE: a link between a process that makes a network namespace and the bridge of the machine.
 connect() {
-    local deadline=$((SECONDS + READY_SECONDS))
-    until [[ $(readlink "/proc/$1/ns/net") != $(readlink /proc/self/ns/net) ]]; do
+    local own theirs='' deadline=$((SECONDS + READY_SECONDS))
+    own=$(readlink /proc/self/ns/net)
+    # A process that is being replaced by its program has none for a moment.
+    until theirs=$(readlink "/proc/$1/ns/net") && [[ $theirs != "$own" ]]; do
         ((SECONDS < deadline)) || die "there is no namespace for $2"
         sleep 0.02
     done
