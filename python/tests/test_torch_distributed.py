@@ -519,6 +519,8 @@ def test_coalescing_scaling_and_the_rest_of_the_surface(group):
         dist.monitored_barrier()
         assert dist.get_backend() == "ronde" and dist.group.WORLD.name() == "ronde"
         # Tensors of another device go through its own backend.
+        import torch.testing._internal.distributed.fake_pg  # noqa: F401
+
         mixed = dist.new_group(backend="cpu:ronde,meta:fake")
         dist.all_reduce(torch.ones(2, device="meta"), group=mixed)
         number = torch.ones(1)
@@ -635,7 +637,7 @@ import torch, torch.distributed as dist
 dist.init_process_group("ronde")
 number = torch.tensor([dist.get_rank() + 1])
 dist.all_reduce(number)
-print("sum", number.item(), "of", dist.get_world_size(), flush=True)
+print(f"sum {number.item()} of {dist.get_world_size()}\\n", end="", flush=True)
 dist.destroy_process_group()
 """
 
