@@ -4,12 +4,11 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-if not hasattr(torch, "distributed") or tuple(map(int, torch.__version__.split(".")[:2])) < (2, 2):
+if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 2):
     pytest.skip("the backend needs PyTorch 2.2", allow_module_level=True)
 
 
@@ -673,3 +672,13 @@ def test_whatever_starts_the_ranks(launcher, tmp_path):
         pytest.skip(f"{start[0]} is not installed")
     output = "".join(rank.communicate(timeout=240)[0] for rank in ranks)
     assert len(re.findall("sum 3 of 2", output)) == 2, output
+
+
+@pytest.mark.parametrize("example", ["pytorch_ddp.py", "pytorch_fsdp2.py"])
+def test_examples_learn(example, examples):
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(examples / example)]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), OMP_NUM_THREADS="1")
+    done = subprocess.run(start, env=environment, capture_output=True, text=True, timeout=240)
+    accuracies = [float(found) for found in re.findall(r"accuracy ([0-9.]+) on 2 ranks", done.stdout)]
+    assert len(accuracies) == 5 and accuracies[-1] > 0.85, done.stdout + done.stderr
