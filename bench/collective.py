@@ -1,4 +1,5 @@
-"""Collectives as a Python user calls them: Ronde beside Horovod, torch.distributed with Gloo, Open MPI through mpi4py.
+"""Collectives as a Python user calls them: Ronde beside Horovod, torch.distributed with our backend and with Gloo, Open
+MPI through mpi4py.
 
 usage: collective.py [--only SECTION] [--max-megabytes N] [--plot FILE]
 
@@ -87,6 +88,15 @@ class Gloo:
         return DistributedDataParallel(model), optimizer
 
 
+class Backend(Gloo):
+    shown, module = "backend ronde", "ronde"
+
+    def begin(self):
+        import ronde.torch.distributed  # noqa: F401
+
+        self.dist.init_process_group("ronde")
+
+
 class OpenMpi:
     shown, module = "Open MPI", "mpi4py"
 
@@ -102,7 +112,7 @@ class OpenMpi:
         return self.comm.allgather(value)
 
 
-PEERS = {"ronde": Ronde, "horovod": Horovod, "gloo": Gloo, "mpi": OpenMpi}
+PEERS = {"ronde": Ronde, "horovod": Horovod, "backend": Backend, "gloo": Gloo, "mpi": OpenMpi}
 
 
 # --- what a rank measures -------------------------------------------------------------------------------------------
@@ -321,7 +331,7 @@ def table(title, rows, peers, cells, is_more_better=False):
 # --- the plot -------------------------------------------------------------------------------------------------------
 
 PANEL_WIDTH, PANEL_HEIGHT, MARGIN = 420, 320, 60
-COLOURS = {"ronde": "#c2410c", "horovod": "#15803d", "gloo": "#64748b", "mpi": "#1d4ed8"}
+COLOURS = {"ronde": "#c2410c", "horovod": "#15803d", "backend": "#a16207", "gloo": "#64748b", "mpi": "#1d4ed8"}
 
 
 def draw(path, panels):

@@ -4,12 +4,11 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-if not hasattr(torch, "distributed") or tuple(map(int, torch.__version__.split(".")[:2])) < (2, 2):
+if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 2):
     pytest.skip("the backend needs PyTorch 2.2", allow_module_level=True)
 
 
@@ -519,6 +518,8 @@ def test_coalescing_scaling_and_the_rest_of_the_surface(group):
         dist.monitored_barrier()
         assert dist.get_backend() == "ronde" and dist.group.WORLD.name() == "ronde"
         # Tensors of another device go through its own backend.
+        import torch.testing._internal.distributed.fake_pg  # noqa: F401
+
         mixed = dist.new_group(backend="cpu:ronde,meta:fake")
         dist.all_reduce(torch.ones(2, device="meta"), group=mixed)
         number = torch.ones(1)
@@ -635,7 +636,7 @@ import torch, torch.distributed as dist
 dist.init_process_group("ronde")
 number = torch.tensor([dist.get_rank() + 1])
 dist.all_reduce(number)
-print("sum", number.item(), "of", dist.get_world_size(), flush=True)
+print(f"sum {number.item()} of {dist.get_world_size()}\\n", end="", flush=True)
 dist.destroy_process_group()
 """
 
@@ -671,3 +672,13 @@ def test_whatever_starts_the_ranks(launcher, tmp_path):
         pytest.skip(f"{start[0]} is not installed")
     output = "".join(rank.communicate(timeout=240)[0] for rank in ranks)
     assert len(re.findall("sum 3 of 2", output)) == 2, output
+
+
+@pytest.mark.parametrize("example", ["pytorch_ddp.py", "pytorch_fsdp2.py"])
+def test_examples_learn(example, examples):
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(examples / example)]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), OMP_NUM_THREADS="1")
+    done = subprocess.run(start, env=environment, capture_output=True, text=True, timeout=240)
+    accuracies = [float(found) for found in re.findall(r"accuracy ([0-9.]+) on 2 ranks", done.stdout)]
+    assert len(accuracies) == 5 and accuracies[-1] > 0.85, done.stdout + done.stderr

@@ -3,11 +3,9 @@
 //! The engine's own threads never run Python: they would have to wait for its lock, and could be caught by the end of
 //! the interpreter.
 
-use std::{
-    sync::{
-        Mutex, PoisonError,
-        mpsc::{self, Receiver, RecvTimeoutError, Sender},
-    },
+use std::sync::{
+    Mutex, PoisonError,
+    mpsc::{self, Receiver, RecvTimeoutError, Sender},
 };
 
 use pyo3::prelude::*;

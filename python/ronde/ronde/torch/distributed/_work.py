@@ -22,6 +22,15 @@ def error_of(what, error):
     return dist.DistBackendError(f"ronde: {what}: {text}")
 
 
+def _value(promise):
+    """What was promised, or the error. A future's own exception would be a value to DDP, which is not written in Python;
+    one that a callback raises is an error to everybody."""
+    value = promise.value()
+    if isinstance(value, Exception):
+        raise value
+    return value
+
+
 class Work(dist.Work):
     """One operation. `finish` brings what the engine made to where the caller wants it; `result` is the future's."""
 
@@ -34,7 +43,7 @@ class Work(dist.Work):
         self._handle = None
         self._is_done = False
         self._error = None
-        self._future = None
+        self._future = self._promise = None
         self._source = -1
         # Whoever holds it brings the operation to its end; until it has begun, that is nobody.
         self._driving = threading.Lock()
@@ -90,16 +99,13 @@ class Work(dist.Work):
         self._handle = self._finish = None
 
     def _tell(self):
-        """Not under a lock: a callback may do anything."""
+        """Keeps the promise of a future, once. Not under a lock: a callback may do anything."""
         with self._changing:
-            future = self._future if self._is_done else None
-            is_first = future is not None and not getattr(self, "_has_told", False)
-            self._has_told = is_first or getattr(self, "_has_told", False)
-        if is_first:
-            if self._error is not None:
-                future.set_exception(self._error)
-            else:
-                future.set_result(self._result)
+            promise = self._promise if self._is_done else None
+            if promise is not None:
+                self._promise = None
+        if promise is not None:
+            promise.set_result(self._result if self._error is None else self._error)
 
     # --- what torch asks ----------------------------------------------------------------------------------------
 
@@ -140,7 +146,8 @@ class Work(dist.Work):
         with self._changing:
             is_new = self._future is None
             if is_new:
-                self._future = torch.futures.Future()
+                self._promise = torch.futures.Future()
+                self._future = self._promise.then(_value)
         if is_new:
             if self._is_done:
                 self._tell()
@@ -155,7 +162,8 @@ class Finished(Work):
     def __init__(self, what, result):
         dist.Work.__init__(self)
         self._what, self._result = what, result
-        self._is_done, self._error, self._future, self._handle, self._source = True, None, None, None, -1
+        self._is_done, self._error, self._future, self._promise = True, None, None, None
+        self._handle, self._source = None, -1
         self._changing = threading.Lock()
 
 

@@ -1,0 +1,1 @@
+"""Importing it registers the backend `ronde` of torch.distributed."""
