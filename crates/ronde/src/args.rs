@@ -470,6 +470,30 @@ pub struct OperatorArgs {
     /// Path of `ronde` in that image.
     #[arg(long, value_name = "PATH", default_value = "/usr/local/bin/ronde")]
     pub agent_program: String,
+
+    /// Address to serve `/livez`, `/readyz` and `/metrics` on, over plain HTTP [default: none].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+
+    /// Seconds after which another operator takes over from one that is not heard of.
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(3..=3600))]
+    pub lease_duration: u64,
+
+    /// Format of log lines.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// Configuration file (YAML): these options in camelCase, as in `agentImage`; options given here win.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 /// The API has one administrator token and a certificate for loopback names, so it is not for the network.

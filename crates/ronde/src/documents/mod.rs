@@ -6,6 +6,7 @@
 mod commands;
 mod examples;
 mod kinds;
+mod metrics;
 
 use std::path::{Path, PathBuf};
 
