@@ -1,6 +1,6 @@
 //! The state that all handlers and loops share: the store, what is served, the time, the keys.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use serde_json::Value;
@@ -23,6 +23,9 @@ use crate::{
 
 /// The collection that CRDs are stored in; a write to it changes what is served.
 pub const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+/// Writes metrics, in the format of Prometheus.
+pub type MoreMetrics = Box<dyn Fn() -> String + Send + Sync>;
 
 /// A handle on the server's state; clones share it.
 #[derive(Clone)]
@@ -47,6 +50,8 @@ struct Inner {
     requests: Requests,
     /// None until a node is connected.
     nodes: RwLock<Option<Arc<dyn NodeApi>>>,
+    /// Writes the metrics of what runs beside the server.
+    more_metrics: OnceLock<MoreMetrics>,
 }
 
 impl Api {
@@ -72,6 +77,7 @@ impl Api {
             policy: Followed::default(),
             requests: Requests::default(),
             nodes: RwLock::default(),
+            more_metrics: OnceLock::new(),
         };
         let api = Self(Arc::new(inner));
         api.refresh();
@@ -118,6 +124,15 @@ impl Api {
 
     pub fn nodes(&self) -> Option<Arc<dyn NodeApi>> {
         self.0.nodes.read().clone()
+    }
+
+    /// Lets `/metrics` also tell what somebody else has counted; the first who asks for it.
+    pub fn add_metrics(&self, more: MoreMetrics) {
+        let _ = self.0.more_metrics.set(more);
+    }
+
+    pub fn more_metrics(&self) -> String {
+        self.0.more_metrics.get().map(|more| more()).unwrap_or_default()
     }
 
     pub fn set_nodes(&self, node_api: Option<Arc<dyn NodeApi>>) {

@@ -29,7 +29,7 @@ mod gc;
 mod http;
 pub mod jsonpath;
 mod kinds;
-mod metrics;
+pub mod metrics;
 mod namespaces;
 pub mod nodes;
 mod openapi;

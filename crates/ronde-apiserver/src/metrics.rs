@@ -1,46 +1,38 @@
-//! What `/metrics` says, in the text format of Prometheus. The list is in docs/operations.md, which a test compares.
+//! What `/metrics` says, in the text format of Prometheus. The list is in docs/reference/metrics.md.
 //!
 //! Requests are counted as they are answered, in a table of atomics; everything else is looked up when it is asked for.
+//! What runs beside the server in the same process may have something to add.
 
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
     sync::atomic::{AtomicU64, Ordering},
 };
 
 use http::{Method, StatusCode};
+use ronde_text::metrics::Metric;
 
 use crate::store::{Range, Store};
 
-/// One metric, as it is described.
-struct Metric {
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-}
+static OBJECTS: Metric =
+    Metric::gauge("ronde_apiserver_objects", &["resource"], "The number of stored objects, by resource.");
+static REVISION: Metric = Metric::counter("ronde_apiserver_revision", &[], "The newest revision of the store.");
+static REQUESTS: Metric = Metric::counter(
+    "ronde_apiserver_requests_total",
+    &["method", "code"],
+    "Answered requests for resources, by method and code; a watch counts when it begins.",
+);
+static WATCHES: Metric = Metric::gauge("ronde_apiserver_watches", &[], "The number of open watches.");
+static TRANSACTIONS: Metric = Metric::counter(
+    "ronde_store_transactions_total",
+    &[],
+    "Transactions that were synced to the disk; writes that come together share one.",
+);
+static BYTES: Metric = Metric::gauge("ronde_store_bytes", &[], "The size of the store's file.");
+static WRITABLE: Metric = Metric::gauge("ronde_store_writable", &[], "1 if the last write reached the disk, 0 if not.");
+static PODS: Metric = Metric::gauge("ronde_pods", &["phase"], "The number of pods, by phase.");
 
-const OBJECTS: Metric =
-    Metric { name: "ronde_apiserver_objects", kind: "gauge", help: "The number of stored objects, by resource." };
-const REVISION: Metric =
-    Metric { name: "ronde_apiserver_revision", kind: "counter", help: "The newest revision of the store." };
-const REQUESTS: Metric = Metric {
-    name: "ronde_apiserver_requests_total",
-    kind: "counter",
-    help: "Answered requests for resources, by method and code; a watch counts when it begins.",
-};
-const WATCHES: Metric = Metric { name: "ronde_apiserver_watches", kind: "gauge", help: "The number of open watches." };
-const TRANSACTIONS: Metric = Metric {
-    name: "ronde_store_transactions_total",
-    kind: "counter",
-    help: "Transactions that were synced to the disk; writes that come together share one.",
-};
-const BYTES: Metric = Metric { name: "ronde_store_bytes", kind: "gauge", help: "The size of the store's file." };
-const WRITABLE: Metric =
-    Metric { name: "ronde_store_writable", kind: "gauge", help: "1 if the last write reached the disk, 0 if not." };
-const PODS: Metric = Metric { name: "ronde_pods", kind: "gauge", help: "The number of pods, by phase." };
-
-/// Every metric; those of one name are told together.
-const ALL: [Metric; 8] = [OBJECTS, REVISION, REQUESTS, WATCHES, TRANSACTIONS, BYTES, WRITABLE, PODS];
+/// Every metric of the server; those of one name are told together.
+pub static ALL: [&Metric; 8] = [&OBJECTS, &REVISION, &REQUESTS, &WATCHES, &TRANSACTIONS, &BYTES, &WRITABLE, &PODS];
 
 /// Methods that are counted apart; the rest is the last.
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "other"];
@@ -74,34 +66,34 @@ impl Requests {
 /// Writes the page.
 pub async fn render(store: &Store, requests: &Requests) -> String {
     let is_writable = store.is_writable().await;
-    let mut text = String::new();
-    for metric in &ALL {
-        let _ = writeln!(text, "# HELP {} {}\n# TYPE {} {}", metric.name, metric.help, metric.name, metric.kind);
+    let mut page = String::new();
+    for metric in ALL {
+        metric.write_head(&mut page);
         for (labels, value) in values(metric, store, requests, is_writable) {
-            let _ = writeln!(text, "{}{labels} {value}", metric.name);
+            metric.write_value(&mut page, &labels, value);
         }
     }
-    text
+    page
 }
 
-/// The values of a metric, each with its labels.
-fn values(metric: &Metric, store: &Store, requests: &Requests, is_writable: bool) -> Vec<(String, u64)> {
-    let one = |value: u64| vec![(String::new(), value)];
+/// The values of a metric, each with the values of its labels.
+fn values(metric: &Metric, store: &Store, requests: &Requests, is_writable: bool) -> Vec<(Vec<String>, u64)> {
+    let one = |value: u64| vec![(Vec::new(), value)];
     match metric.name {
         name if name == OBJECTS.name => {
             let counts = store.counts().into_iter();
-            counts.map(|(resource, count)| (format!("{{resource=\"{resource}\"}}"), count as u64)).collect()
+            counts.map(|(resource, count)| (vec![resource.to_string()], count as u64)).collect()
         }
         name if name == REVISION.name => one(store.revision()),
         name if name == REQUESTS.name => {
             let cells = requests.cells();
-            cells.map(|(method, code, count)| (format!("{{method=\"{method}\",code=\"{code}\"}}"), count)).collect()
+            cells.map(|(method, code, count)| (vec![method.to_owned(), code.to_string()], count)).collect()
         }
         name if name == WATCHES.name => one(store.watches() as u64),
         name if name == TRANSACTIONS.name => one(store.transactions()),
         name if name == BYTES.name => store.file_bytes().map(one).unwrap_or_default(),
         name if name == WRITABLE.name => one(u64::from(is_writable)),
-        _ => phases(store).into_iter().map(|(phase, count)| (format!("{{phase=\"{phase}\"}}"), count)).collect(),
+        _ => phases(store).into_iter().map(|(phase, count)| (vec![phase], count)).collect(),
     }
 }
 
@@ -151,13 +143,5 @@ mod tests {
         drop(watching);
         assert!(render(&store, &requests).await.contains("ronde_apiserver_watches 0"));
         Ok(())
-    }
-
-    #[test]
-    fn the_documentation_lists_every_metric() {
-        let page = include_str!("../../../docs/operations.md");
-        let listed: Vec<&str> = page.lines().filter(|line| line.starts_with("| `ronde_")).collect();
-        let row = |metric: &Metric| format!("| `{}` | {} | {} |", metric.name, metric.kind, metric.help);
-        assert_eq!(listed, ALL.iter().map(row).collect::<Vec<_>>());
     }
 }

@@ -12,7 +12,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     admission::Admission,
-    api::Api,
+    api::{Api, MoreMetrics},
     auth::Keys,
     certificates::{ADMIN_CREDENTIAL, Identity, IdentityError},
     clock_and_ids::ClockAndIds,
@@ -116,6 +116,11 @@ impl Apiserver {
         self.api.set_nodes(Some(node_api));
     }
 
+    /// Lets `/metrics` also tell what runs beside the server.
+    pub fn add_metrics(&self, more: MoreMetrics) {
+        self.api.add_metrics(more);
+    }
+
     /// Ends watches and loops.
     pub async fn stop(self) {
         self.api.stopping().cancel();
@@ -165,6 +170,11 @@ impl Server {
 
     pub fn router(&self) -> Router {
         self.inner.router()
+    }
+
+    /// As [`Apiserver::add_metrics`].
+    pub fn add_metrics(&self, more: MoreMetrics) {
+        self.inner.add_metrics(more);
     }
 
     /// As [`Apiserver::connect_nodes`].

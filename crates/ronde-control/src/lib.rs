@@ -3,7 +3,7 @@
 //! Inside: each folder is a controller; `batch.rs` lists them, `operator.rs` runs them on a cluster, one process at a
 //! time; `install.rs` puts our kinds into a cluster. No controller imports another; what several need is beside them:
 //! `reconcile/` is the loop of all jobs (status first, then what follows from it), `membership.rs` says which pods are
-//! ours, `commands.rs` finds orders, `ssh_keys.rs` makes keys, `node_shutdown.rs` knows which nodes are about to go. In
+//! ours, `commands.rs` finds orders, `ssh_keys.rs` makes keys, `metrics.rs` lists what is counted, `node_shutdown.rs` knows which nodes are about to go. In
 //! `vcjob/` (Volcano's jobs) `decide.rs` is the way in: `status_builder.rs` makes a status from `occurrence.rs` (what has
 //! happened), `policy.rs` (what answers it) and `rules.rs` (what follows from the pods), `memory.rs` is what the status
 //! remembers; `plan.rs` says what is to be done when it stands; `plugins/` wire the pods. `elastic/` (training jobs) has
@@ -18,6 +18,7 @@ pub mod commands;
 pub mod elastic;
 pub mod install;
 pub mod membership;
+pub mod metrics;
 pub mod node_shutdown;
 pub mod operator;
 pub mod podgroup;

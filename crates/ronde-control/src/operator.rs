@@ -1,32 +1,52 @@
 //! Batch work on a cluster that is there already: what `ronde operator` runs, the same as on one machine.
 //!
 //! Installs our kinds, then runs the controllers and the scheduler, one process at a time for the whole cluster. One that
-//! has lost the lease is cut off in the middle of what it does, which every loop survives, before the next one begins.
+//! has lost the lease is cut off in the middle of what it does, which every loop survives, before the next one begins; then
+//! it stands by for its next turn, with nothing kept of the last.
+
+use std::{sync::Arc, time::Duration};
 
 use kube::Client;
 use ronde_runtime::{
-    lease::Election,
+    causes::Causes,
+    client::{Overseer, oversee},
+    lease::{Election, Term},
     runner::{Clock, Runner},
+    telemetry::{Telemetry, health::Role},
 };
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     batch,
     elastic::pod::AgentSettings,
     install::{self, Definitions},
+    metrics::{ACTIVE, NO_LABELS, TERMS},
     scheduling::Scheduler,
     ssh_keys::KeySource,
 };
+
+/// How long to wait before the definitions are looked at again, if the server cannot be asked now.
+const INSTALL_PACE: Duration = Duration::from_secs(1);
 
 /// Where operators agree on who is at work: namespace and name.
 pub const LEASE: (&str, &str) = ("kube-system", "ronde-operator");
 /// Who has it on a machine that is its own cluster and runs all this by itself, for good.
 pub const MACHINE: &str = "ronde up";
 
+/// Makes a client that sends nothing more when a term is over, as far below the controllers as it can see to that.
+pub type Connect = Arc<dyn Fn(&Term) -> Result<Client, kube::Error> + Send + Sync>;
+
 /// How an operator is to run.
 #[derive(Clone)]
 pub struct Options {
+    /// Asks for the lease.
     pub client: Client,
+    /// Makes the client of the controllers for one term.
+    pub connect: Connect,
+    pub telemetry: Telemetry,
+    /// How long a lease is good without a renewal.
+    pub lease_duration: Duration,
     pub clock: Clock,
     pub keys: KeySource,
     /// Where the program comes from that runs in the pods of training jobs.
@@ -46,6 +66,8 @@ pub enum OperatorEvent<'a> {
     Lacks { kinds: &'a [String] },
     /// It is at work.
     Works,
+    /// It is no longer: another one may be.
+    Lost,
 }
 
 /// Why an operator ended.
@@ -57,47 +79,67 @@ pub enum OperatorError {
     Install { source: Box<kube::Error> },
     #[error("`{MACHINE}` already runs the controllers of this cluster")]
     Machine,
-    #[error("another operator has taken over the lease `{}/{}`", LEASE.0, LEASE.1)]
-    Lost,
 }
 
-/// Runs until `stop`, once no other operator does.
+/// Runs until `stop`, whenever no other operator does.
 ///
 /// # Errors
-/// If the API refuses what the operator cannot do without, or the lease is lost.
+/// If the API refuses what the operator cannot do without.
 pub async fn run(
     options: Options,
     stop: CancellationToken,
     tell: impl Fn(OperatorEvent<'_>),
 ) -> Result<(), OperatorError> {
-    let mut election = Election::new(options.client.clone(), options.clock.clone(), LEASE, options.identity.clone());
+    let Telemetry { metrics, health } = &options.telemetry;
+    let client = oversee(options.client.clone(), Overseer { telemetry: options.telemetry.clone(), term: None });
+    let mut election =
+        Election::new(client, options.clock.clone(), LEASE, options.identity.clone()).lasting(options.lease_duration);
     let waits_for = |holder: &str| {
         let is_operator = holder != MACHINE;
         if is_operator {
+            health.set_role(Role::Standby { holder: holder.to_owned() });
             tell(OperatorEvent::Waits { holder });
         }
         is_operator
     };
-    let Some(won) = stop.run_until_cancelled(election.win(waits_for)).await else { return Ok(()) };
-    if !won.map_err(|source| OperatorError::Lease { source: Box::new(source) })? {
-        return Err(OperatorError::Machine);
+    loop {
+        // 1. wait for our turn
+        metrics.set(&ACTIVE, NO_LABELS, 0);
+        let Some(won) = stop.run_until_cancelled(election.win(waits_for)).await else { return Ok(()) };
+        let won = won.map_err(|source| OperatorError::Lease { source: Box::new(source) })?;
+        let Some(term) = won else { return Err(OperatorError::Machine) };
+        metrics.set(&ACTIVE, NO_LABELS, 1);
+        metrics.count(&TERMS, NO_LABELS);
+        // 2. work for as long as it is
+        let ended = tokio::select! {
+            ended = work(&options, &term, &stop, &tell) => Some(ended),
+            () = election.keep(&term) => None,
+        };
+        // 3. make way
+        health.set_role(Role::Candidate);
+        match ended {
+            Some(ended) => {
+                election.release().await;
+                return ended;
+            }
+            None => tell(OperatorEvent::Lost),
+        }
     }
-    let ended = tokio::select! {
-        ended = work(&options, &stop, tell) => ended,
-        () = election.keep() => Err(OperatorError::Lost),
-    };
-    election.release().await;
-    ended
 }
 
 async fn work(
     options: &Options,
+    term: &Term,
     stop: &CancellationToken,
     tell: impl Fn(OperatorEvent<'_>),
 ) -> Result<(), OperatorError> {
+    let wrap = |source| OperatorError::Install { source: Box::new(source) };
+    let overseer = Overseer { telemetry: options.telemetry.clone(), term: Some(term.clone()) };
+    let client = oversee((options.connect)(term).map_err(wrap)?, overseer);
     let waits_for = |kinds: &[String]| tell(OperatorEvent::Lacks { kinds });
-    let Some(runner) = stop.run_until_cancelled(runner(options, waits_for)).await else { return Ok(()) };
-    let runner = runner.map_err(|source| OperatorError::Install { source: Box::new(source) })?;
+    let Some(runner) = stop.run_until_cancelled(runner(options, client, waits_for)).await else { return Ok(()) };
+    let runner = runner.map_err(wrap)?;
+    options.telemetry.health.set_role(Role::Active);
     tell(OperatorEvent::Works);
     runner.run(stop.clone()).await;
     Ok(())
@@ -128,9 +170,23 @@ fn machine(client: &Client, clock: &Clock) -> Election {
 ///
 /// # Errors
 /// If they cannot be made.
-pub async fn runner(options: &Options, waits_for: impl Fn(&[String])) -> Result<Runner, kube::Error> {
-    install::prepare(&options.client, options.definitions, waits_for).await?;
-    let mut runner = Runner::new(options.client.clone(), options.clock.clone());
+pub async fn runner(options: &Options, client: Client, waits_for: impl Fn(&[String])) -> Result<Runner, kube::Error> {
+    while let Err(error) = install::prepare(&client, options.definitions, &waits_for).await {
+        if !is_temporary(&error) {
+            return Err(error);
+        }
+        tracing::warn!(error = %Causes(&error), "cannot look at the custom resource definitions; trying again");
+        sleep(INSTALL_PACE).await;
+    }
+    let mut runner = Runner::new(client, options.clock.clone()).told_to(options.telemetry.clone());
     batch::add(&mut runner, options.keys.clone(), options.agent.clone(), options.scheduler.clone());
     Ok(runner)
+}
+
+/// Tells whether a server that cannot do something now may do so soon.
+fn is_temporary(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code >= 500 || status.code == 429,
+        _ => true,
+    }
 }

@@ -23,7 +23,11 @@ use kube::Client;
 use ronde_control::{
     batch, elastic::pod::AgentSettings, install, operator, scheduling::Scheduler, ssh_keys::KeySource,
 };
-use ronde_runtime::runner::{Clock, Runner};
+use ronde_runtime::{
+    client::{Overseer, oversee},
+    runner::{Clock, Runner},
+    telemetry::Telemetry,
+};
 
 use self::{
     disruption::{Disruption, stale::StaleMarks},
@@ -45,6 +49,7 @@ pub struct Options {
     /// Where the program comes from that runs in the pods of training jobs.
     pub agent: AgentSettings,
     pub scheduler: Scheduler,
+    pub telemetry: Telemetry,
 }
 
 /// Adds the controllers of a bare machine to a runner, and makes sure that our kinds and a class for claims are there,
@@ -56,7 +61,8 @@ pub async fn runner(options: Options) -> Result<Runner, kube::Error> {
     operator::keep_away(&options.client, &options.clock).await?;
     install::ensure(&options.client).await?;
     volumeclaims::ensure_class(&options.client).await?;
-    let mut runner = Runner::new(options.client, options.clock);
+    let client = oversee(options.client, Overseer { telemetry: options.telemetry.clone(), term: None });
+    let mut runner = Runner::new(client, options.clock).told_to(options.telemetry);
     runner
         .add(EndpointsController)
         .add(NodeLifecycle::default())

@@ -81,6 +81,7 @@ async fn take_turns<L: ClusterLoop>(cluster_loop: &L, ctx: &Ctx, inbox: &Inbox<L
     let mut marks = cluster_loop.all(&ctx.caches);
     loop {
         let wait = {
+            let _looking = ctx.telemetry.health.look(L::NAME, "everything", Instant::now());
             let mut turn = std::pin::pin!(cluster_loop.turn(ctx, &mut state, marks));
             tokio::select! {
                 wait = &mut turn => wait,

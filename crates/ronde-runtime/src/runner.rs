@@ -22,6 +22,10 @@ use crate::{
     causes::Causes,
     cluster_loop::{self, ClusterLoop},
     events::{self, Recorder},
+    telemetry::{
+        Telemetry,
+        metrics::{QUEUED_KEYS, RECONCILE_SECONDS, RECONCILES},
+    },
     watch::{Caches, Change, Key, Kinds},
     work_queue::{LookOutcome, Queue},
 };
@@ -59,6 +63,7 @@ pub struct Ctx {
     pub caches: Caches,
     pub clock: Clock,
     pub events: Recorder,
+    pub telemetry: Telemetry,
 }
 
 /// The time that objects are stamped with.
@@ -91,6 +96,7 @@ impl fmt::Debug for Clock {
 pub struct Runner {
     client: Client,
     clock: Clock,
+    telemetry: Telemetry,
     kinds: Kinds,
     entries: Vec<Entry>,
 }
@@ -106,7 +112,13 @@ struct Entry {
 
 impl Runner {
     pub fn new(client: Client, clock: Clock) -> Self {
-        Self { client, clock, kinds: Kinds::default(), entries: Vec::new() }
+        Self { client, clock, telemetry: Telemetry::default(), kinds: Kinds::default(), entries: Vec::new() }
+    }
+
+    /// Lets others see how the controllers fare.
+    #[must_use]
+    pub fn told_to(self, telemetry: Telemetry) -> Self {
+        Self { telemetry, ..self }
     }
 
     /// Adds a controller.
@@ -155,7 +167,7 @@ impl Runner {
             listeners.push(entry.listener);
             loops.push((entry.name, entry.serve));
         }
-        let mut started = self.kinds.start(&self.client, listeners);
+        let mut started = self.kinds.start(&self.client, listeners, &self.telemetry);
         for watch in std::mem::take(&mut started.watches) {
             tasks.spawn(stop.clone().run_until_cancelled_owned(watch).map(drop));
         }
@@ -165,12 +177,17 @@ impl Runner {
                 caches: started.caches.clone(),
                 clock: self.clock.clone(),
                 events: events.for_component(name),
+                telemetry: self.telemetry.clone(),
             };
             tasks.spawn(serve(ctx, stop.clone()));
         }
         tasks.spawn(written.run(stop.clone()));
         tasks.spawn(stop.run_until_cancelled_owned(started.ready()).map(drop));
-        while tasks.join_next().await.is_some() {}
+        while let Some(ended) = tasks.join_next().await {
+            if ended.is_err_and(|error| error.is_panic()) {
+                self.telemetry.health.note_dead_loop();
+            }
+        }
     }
 }
 
@@ -220,6 +237,7 @@ async fn serve<C: Controller>(controller: Arc<C>, ctx: Ctx, inbox: Arc<Inbox<Key
         {
             looks.spawn(look(controller.clone(), ctx.clone(), key));
         }
+        ctx.telemetry.metrics.set(&QUEUED_KEYS, [C::NAME], queue.depth());
         let due = queue.next_due().filter(|_| looks.len() < CONCURRENCY);
         tokio::select! {
             () = stop.cancelled() => break,
@@ -237,19 +255,21 @@ async fn serve<C: Controller>(controller: Arc<C>, ctx: Ctx, inbox: Arc<Inbox<Key
 
 /// Looks at one key; never fails, so that the queue always hears of its end.
 async fn look<C: Controller>(controller: Arc<C>, ctx: Ctx, key: Key) -> (Key, LookOutcome) {
-    let outcome = match AssertUnwindSafe(controller.reconcile(&ctx, &key)).catch_unwind().await {
-        Ok(Ok(wait)) => LookOutcome::Done(wait.map(|wait| wait.try_into().unwrap_or_default())),
+    let Telemetry { metrics, health } = &ctx.telemetry;
+    let begun = Instant::now();
+    let _looking = health.look(C::NAME, &key, begun);
+    let (outcome, word) = match AssertUnwindSafe(controller.reconcile(&ctx, &key)).catch_unwind().await {
+        Ok(Ok(wait)) => (LookOutcome::Done(wait.map(|wait| wait.try_into().unwrap_or_default())), "done"),
         // Nothing can be made there any more, and what is there goes by itself.
-        Ok(Err(error)) if is_namespace_terminating(&error) => LookOutcome::Done(None),
-        Ok(Err(error)) => {
-            report(C::NAME, &key, &error);
-            LookOutcome::Failed
-        }
+        Ok(Err(error)) if is_namespace_terminating(&error) => (LookOutcome::Done(None), "done"),
+        Ok(Err(error)) => (LookOutcome::Failed, report(C::NAME, &key, &error)),
         Err(_) => {
             tracing::error!(controller = C::NAME, %key, "panicked; this is a bug, please report it");
-            LookOutcome::Failed
+            (LookOutcome::Failed, "panicked")
         }
     };
+    metrics.count(&RECONCILES, [C::NAME, word]);
+    metrics.observe(&RECONCILE_SECONDS, [C::NAME], begun.elapsed());
     (key, outcome)
 }
 
@@ -258,12 +278,16 @@ fn is_namespace_terminating(error: &kube::Error) -> bool {
     status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-/// Losing a race is part of the game; everything else a person may want to know.
-fn report(controller: &str, key: &Key, error: &kube::Error) {
+/// Losing a race is part of the game; everything else a person may want to know. Returns the word for it.
+fn report(controller: &str, key: &Key, error: &kube::Error) -> &'static str {
     match error {
         kube::Error::Api(status) if matches!(status.code, 404 | 409) => {
             tracing::debug!(controller, %key, reason = status.reason, message = status.message, "looks again");
+            "conflict"
         }
-        _ => tracing::warn!(controller, %key, error = %Causes(error), "failed"),
+        _ => {
+            tracing::warn!(controller, %key, error = %Causes(error), "failed");
+            "failed"
+        }
     }
 }

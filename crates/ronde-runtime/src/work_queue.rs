@@ -92,6 +92,11 @@ impl Queue {
         }
     }
 
+    /// Returns how many keys wait to be handed out.
+    pub fn depth(&self) -> usize {
+        self.ready.len()
+    }
+
     /// Returns when the next key becomes due by itself.
     pub fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)

@@ -1,9 +1,10 @@
 //! The small languages of the Kubernetes API: quantities (`500m`, `1.5Gi`), amounts of
-//! resources, and the rules for names.
+//! resources, the rules for names, and the format of metrics.
 //!
 //! Both the API server, which knows none of our kinds, and the rules of our kinds, which know no server, speak them.
 //! Pure text in, values or complaints out, in the words of the real server.
 
 pub mod amounts;
+pub mod metrics;
 pub mod names;
 pub mod quantity;

@@ -474,6 +474,22 @@ pub struct OperatorArgs {
     /// Install the custom resource definitions and users' roles, or only check that the definitions are there.
     #[arg(long, value_name = "HOW", default_value = "install")]
     pub definitions: DefinitionsArg,
+
+    /// Address to serve `/livez`, `/readyz` and `/metrics` on, over plain HTTP [default: none].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+
+    /// Seconds after which another operator takes over from one that is not heard of.
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(3..=3600))]
+    pub lease_duration: u64,
+
+    /// Format of log lines.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// Configuration file (YAML): these options in camelCase, as in `agentImage`; options given here win.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -483,6 +499,14 @@ pub enum DefinitionsArg {
     Install,
     /// Wait until they are served; the chart installs them.
     Check,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 /// The API has one administrator token and a certificate for loopback names, so it is not for the network.

@@ -2,7 +2,7 @@
 //!
 //! `kube::Error` repeats its sources in its own text, so it is never shown as it is. Knows nothing of objects.
 
-use std::{io, path::Path};
+use std::{future::poll_fn, io, path::Path, pin::pin, task::Poll};
 
 use bytes::Bytes;
 use futures::{AsyncBufRead, AsyncBufReadExt as _, Stream, StreamExt as _, TryStreamExt as _};
@@ -10,9 +10,10 @@ use http::{Request, StatusCode, header::ACCEPT, request::Builder};
 use http_body_util::BodyExt as _;
 use kube::{
     Client, Config,
-    client::Body,
+    client::{Body, ClientBuilder},
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+use ronde_runtime::lease::Term;
 use serde_json::Value;
 use tokio::runtime::{self, Runtime};
 
@@ -81,6 +82,15 @@ pub fn runtime() -> Result<Runtime, ClientError> {
 
 /// Makes a client for the cluster that kubectl would use with the same options.
 pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Client, ClientError> {
+    connect_with(config(kubeconfig, context).await?)
+}
+
+/// Makes a client as a kubeconfig says.
+pub fn connect_with(config: Config) -> Result<Client, ClientError> {
+    Client::try_from(config).map_err(|source| ClientError::Config { source: Box::new(source) })
+}
+
+async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, ClientError> {
     let wrap = |source| ClientError::Kubeconfig { source: Box::new(source) };
     let kubeconfig = match kubeconfig {
         Some(path) => Kubeconfig::read_from(path),
@@ -88,8 +98,7 @@ pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result
     }
     .map_err(wrap)?;
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(wrap)?;
-    Client::try_from(config).map_err(|source| ClientError::Config { source: Box::new(source) })
+    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(wrap)
 }
 
 /// Makes a client for the cluster that the arguments name.
@@ -97,14 +106,41 @@ pub async fn connect_as(cluster: &ClusterArgs) -> Result<Client, ClientError> {
     connect(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await
 }
 
-/// Makes the same client, or inside of a pod without a kubeconfig one for the pod's own account.
-pub async fn connect_from_anywhere(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Client, ClientError> {
-    match connect(kubeconfig, context).await {
+/// Returns how to reach that cluster, or inside of a pod without a kubeconfig that of the pod's own account.
+///
+/// Requests are sent once: who watches over them repeats, counts and bounds them.
+pub async fn config_from_anywhere(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, ClientError> {
+    let config = match config(kubeconfig, context).await {
         Err(ClientError::Kubeconfig { source }) if kubeconfig.is_none() && context.is_none() => {
-            let config = Config::incluster().map_err(|_| ClientError::Kubeconfig { source })?;
-            Client::try_from(config).map_err(|source| ClientError::Config { source: Box::new(source) })
+            Config::incluster().map_err(|_| ClientError::Kubeconfig { source })
         }
         other => other,
+    };
+    config.map(|mut config| {
+        config.default_retry = false;
+        config
+    })
+}
+
+/// Makes a client whose connections end with a term, before anything else is written to them.
+///
+/// The tasks of the connections are what writes: a request that has passed every check above and was then held up, with the
+/// whole process or for a connection, gets no further than here.
+pub fn connect_for(config: Config, term: &Term) -> Result<Client, kube::Error> {
+    let builder = ClientBuilder::try_from((config, FencedExecutor(term.clone())))?;
+    Ok(builder.build())
+}
+
+#[derive(Clone)]
+struct FencedExecutor(Term);
+
+impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for FencedExecutor {
+    fn execute(&self, connection: F) {
+        let term = self.0.clone();
+        tokio::spawn(async move {
+            let mut connection = pin!(connection);
+            poll_fn(|context| if term.holds() { connection.as_mut().poll(context) } else { Poll::Ready(()) }).await;
+        });
     }
 }
 

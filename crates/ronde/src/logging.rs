@@ -1,4 +1,5 @@
 //! Log lines: to stderr in the foreground, to `ronde.log` in the background. `RONDE_LOG` chooses what is logged.
+//! Messages are constant; what varies is in the fields, which the format JSON keeps apart.
 //!
 //! The log of the background is bounded: it starts anew with every start and whenever it is full; a few old ones
 //! are kept beside it. A disk that is full costs lines, never more: some have their blocks ahead, so that the log can say
@@ -18,7 +19,10 @@ use tracing_subscriber::{
     fmt::{format::Writer, time::FormatTime},
 };
 
-use crate::environment::{self, Environment};
+use crate::{
+    args::LogFormat,
+    environment::{self, Environment},
+};
 
 /// What goes wrong between a client and the API is said by those who asked, in their words.
 const DEFAULT_FILTER: &str = "info,kube_client=off";
@@ -29,10 +33,24 @@ const AHEAD_BYTES: u64 = 64 * 1024;
 /// `ronde.log.1` to `ronde.log.3`.
 const OLD_LOGS: u32 = 3;
 
+/// Starts logging to stderr for this process, in a format.
+pub fn start_in(environment: &Environment, format: LogFormat) -> io::Result<()> {
+    if format == LogFormat::Text {
+        return start(environment, None);
+    }
+    let lines = tracing_subscriber::fmt().with_env_filter(filter(environment)).with_timer(Seconds);
+    lines.log_internal_errors(false).json().flatten_event(true).with_writer(io::stderr).init();
+    Ok(())
+}
+
+fn filter(environment: &Environment) -> EnvFilter {
+    let filter = environment.log_filter.as_deref().unwrap_or(DEFAULT_FILTER);
+    EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER))
+}
+
 /// Starts logging for this process, to a file if one is named.
 pub fn start(environment: &Environment, file: Option<&Path>) -> io::Result<()> {
-    let filter = environment.log_filter.as_deref().unwrap_or(DEFAULT_FILTER);
-    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let filter = filter(environment);
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_timer(Seconds);
     // It would tell of a line that cannot be written on stderr, and panic if it cannot do that either.
     let lines = lines.log_internal_errors(false);

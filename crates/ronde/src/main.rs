@@ -136,6 +136,7 @@ fn read(words: Vec<String>, caller: Caller) -> Result<Args, u8> {
         printer.failure(&error);
         Answer::No.exit_code()
     })?;
+    let words = operator::config::expand(words).map_err(|error| printer.failure(&error))?;
     let verb = words.get(1).map(String::as_str).unwrap_or_default();
     let has_one_code = caller.is_arena || TRAINING_VERBS.contains(&verb);
     let mut command = args::with_negative_numbers(Args::command()).name(caller.name()).bin_name(caller.name());

@@ -3,6 +3,12 @@
 //! Runs in the foreground until Ctrl-C, outside of the cluster with a kubeconfig or inside of it with the pod's own
 //! account. Several may run: one works, the others wait for it to go.
 
+pub mod config;
+mod serve;
+
+use std::{future::pending, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use futures::{FutureExt as _, future::BoxFuture};
 use http::StatusCode;
 use ronde_control::{
     elastic::pod::AgentSettings,
@@ -11,12 +17,12 @@ use ronde_control::{
     scheduling::Scheduler,
     ssh_keys::KeySource,
 };
-use ronde_runtime::runner::Clock;
+use ronde_runtime::{runner::Clock, telemetry::Telemetry};
 use tokio::runtime::Runtime;
 
 use crate::{
     Context,
-    args::{DefinitionsArg, OperatorArgs},
+    args::{DefinitionsArg, LogFormat, OperatorArgs},
     client::{self, ClientError},
     environment,
     failure::{Answer, Blame, Failure, Outcome},
@@ -34,8 +40,8 @@ enum Ended {
     Install { source: ClientError },
     #[error("this cluster needs no operator: `{MACHINE}` runs jobs and schedules here")]
     Machine,
-    #[error("another operator has taken over")]
-    Lost,
+    #[error("cannot listen on {address}")]
+    Listen { address: SocketAddr, source: io::Error },
 }
 
 impl From<OperatorError> for Ended {
@@ -44,7 +50,6 @@ impl From<OperatorError> for Ended {
             OperatorError::Lease { source } => Self::Lease { source: client::explain(*source) },
             OperatorError::Install { source } => Self::Install { source: client::explain(*source) },
             OperatorError::Machine => Self::Machine,
-            OperatorError::Lost => Self::Lost,
         }
     }
 }
@@ -54,7 +59,7 @@ impl Failure for Ended {
         match self {
             Self::Lease { source } | Self::Install { source } => source.blame(),
             Self::Machine => Blame::User,
-            Self::Lost => Blame::Environment,
+            Self::Listen { .. } => Blame::Environment,
         }
     }
 
@@ -64,7 +69,7 @@ impl Failure for Ended {
             Self::Machine => {
                 return Some("`ronde up --nodes 0` serves an API that leaves them to an operator".to_owned());
             }
-            Self::Lost => return None,
+            Self::Listen { .. } => return Some("choose another address with `--listen`".to_owned()),
         };
         match source {
             ClientError::Refused { code: StatusCode::FORBIDDEN, .. } => {
@@ -78,30 +83,47 @@ impl Failure for Ended {
 /// Runs the verb.
 pub fn run(args: &OperatorArgs, context: &Context) -> Outcome {
     let wrap = |source| ClientError::Runtime { source };
-    logging::start(&context.environment, None).map_err(wrap)?;
+    logging::start_in(&context.environment, args.log_format).map_err(wrap)?;
     let runtime = Runtime::new().map_err(wrap)?;
     let printer = context.printer;
     let ended = runtime.block_on(async {
         let stop = signals::stop_token(false, printer).map_err(wrap)?;
-        let cluster = &args.cluster;
-        let client = client::connect_from_anywhere(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
-        let options = Options {
-            client,
-            clock: Clock::real(),
-            keys: KeySource::real(),
-            agent: AgentSettings { program: args.agent_program.clone(), image: args.agent_image.clone(), driver: None },
-            scheduler: scheduler(args),
-            definitions: match args.definitions {
-                DefinitionsArg::Install => Definitions::Install,
-                DefinitionsArg::Check => Definitions::Check,
-            },
-            identity: environment::identity(),
-        };
-        let names = args.scheduler_names.join("`, `");
-        operator::run(options, stop, |news| say(printer, &names, &news)).await.map_err(Ended::from)?;
+        let (options, names) = (options(args).await?, args.scheduler_names.join("`, `"));
+        let answers = answers(args, &options.telemetry).await?;
+        tokio::select! {
+            ended = operator::run(options, stop, |news| say(args.log_format, printer, &names, &news)) => ended.map_err(Ended::from)?,
+            () = answers => {}
+        }
         Ok::<_, Box<dyn Failure>>(())
     });
     ended.map(|()| Answer::Done)
+}
+
+async fn options(args: &OperatorArgs) -> Result<Options, ClientError> {
+    let cluster = &args.cluster;
+    let config = client::config_from_anywhere(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
+    Ok(Options {
+        client: client::connect_with(config.clone())?,
+        connect: Arc::new(move |term| client::connect_for(config.clone(), term)),
+        telemetry: Telemetry::default(),
+        lease_duration: Duration::from_secs(args.lease_duration),
+        clock: Clock::real(),
+        keys: KeySource::real(),
+        agent: AgentSettings { program: args.agent_program.clone(), image: args.agent_image.clone(), driver: None },
+        scheduler: scheduler(args),
+        definitions: match args.definitions {
+            DefinitionsArg::Install => Definitions::Install,
+            DefinitionsArg::Check => Definitions::Check,
+        },
+        identity: environment::identity(),
+    })
+}
+
+/// Returns what answers about the health of this process, if that is wanted.
+async fn answers(args: &OperatorArgs, telemetry: &Telemetry) -> Result<BoxFuture<'static, ()>, Ended> {
+    let Some(address) = args.listen else { return Ok(pending().boxed()) };
+    let answers = serve::listen(address, telemetry.clone()).await;
+    answers.map(|answers| answers.boxed()).map_err(|source| Ended::Listen { address, source })
 }
 
 fn scheduler(args: &OperatorArgs) -> Scheduler {
@@ -109,12 +131,26 @@ fn scheduler(args: &OperatorArgs) -> Scheduler {
     args.placing.tell(Scheduler { schedulers, ..Scheduler::for_cluster() })
 }
 
-fn say(printer: Printer, names: &str, news: &OperatorEvent<'_>) {
-    match news {
-        OperatorEvent::Waits { holder } => printer.say(format_args!("on standby: `{holder}` is active")),
-        OperatorEvent::Lacks { kinds } => {
+/// Tells a person what the operator is at, or whoever reads its log.
+fn say(format: LogFormat, printer: Printer, names: &str, news: &OperatorEvent<'_>) {
+    match (format, news) {
+        (LogFormat::Json, OperatorEvent::Waits { holder }) => tracing::info!(holder, "on standby"),
+        (LogFormat::Json, OperatorEvent::Lacks { kinds }) => {
+            tracing::info!(kinds = kinds.join(", "), "waiting for custom resource definitions");
+        }
+        (LogFormat::Json, OperatorEvent::Works) => tracing::info!(schedulers = names, "active"),
+        (LogFormat::Json, OperatorEvent::Lost) => tracing::warn!("no longer active"),
+        (LogFormat::Text, OperatorEvent::Waits { holder }) => {
+            printer.say(format_args!("on standby: `{holder}` is active"));
+        }
+        (LogFormat::Text, OperatorEvent::Lacks { kinds }) => {
             printer.say(format_args!("waiting for custom resource definitions: {}", kinds.join(", ")));
         }
-        OperatorEvent::Works => printer.say(format_args!("active; places the pods of the schedulers `{names}`")),
+        (LogFormat::Text, OperatorEvent::Works) => {
+            printer.say(format_args!("active; places the pods of the schedulers `{names}`"));
+        }
+        (LogFormat::Text, OperatorEvent::Lost) => {
+            printer.say("no longer active: the lease was not renewed in time, or taken by another");
+        }
     }
 }

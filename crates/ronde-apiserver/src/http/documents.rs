@@ -75,8 +75,8 @@ fn go_architecture() -> &'static str {
 }
 
 pub async fn metrics(State(api): State<Api>) -> Reply {
-    let text = metrics::render(api.store(), api.requests()).await;
-    reply::with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into_bytes())
+    let text = metrics::render(api.store(), api.requests()).await + &api.more_metrics();
+    reply::with_type(StatusCode::OK, ronde_text::metrics::CONTENT_TYPE, text.into_bytes())
 }
 
 /// All objects at one revision, secrets too, as lines of a backup.

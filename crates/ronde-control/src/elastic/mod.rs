@@ -33,7 +33,12 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt as _;
 use ronde_api::names::MANAGED_SELECTOR;
-use ronde_api::{PodGroup, ScaleIn, ScaleOut, Scaler, TrainingJob, TrainingJobStatus, names::elastic as names, rules};
+use ronde_api::{
+    PodGroup, ScaleIn, ScaleOut, Scaler, TrainingJob, TrainingJobStatus,
+    names::elastic::{self as names, conditions as types},
+    rules,
+};
+use ronde_runtime::telemetry::metrics::Metrics;
 use ronde_runtime::watch::Owned;
 use ronde_runtime::{
     pods::{apply as write, controller_of, orphans::Counts},
@@ -49,6 +54,7 @@ use self::{
     pod::Wiring,
 };
 use crate::{
+    metrics::{JOB_RESTARTS, RESIZE_SECONDS},
     reconcile::{StatusFirst, Step, reconcile, refusals::Refusals},
     ssh_keys::KeySource,
 };
@@ -152,6 +158,21 @@ impl StatusFirst for Elastic {
 
     fn with_status(job: &TrainingJob, status: TrainingJobStatus) -> TrainingJob {
         TrainingJob { status: Some(status), ..job.clone() }
+    }
+
+    fn measure(before: &TrainingJob, after: &TrainingJob, metrics: &Metrics) {
+        let (Some(old), Some(new)) = (&before.status, &after.status) else { return };
+        let is_restarting = conditions::is_true(&new.conditions, types::RESTARTING);
+        if new.elastic.run > old.elastic.run && is_restarting {
+            metrics.count(&JOB_RESTARTS, ["TrainingJob"]);
+        }
+        if scaling::is_under_way(&old.elastic)
+            && let Some((scaling, outcome)) = new.elastic.scaling.as_ref().and_then(|it| Some((it, it.outcome?)))
+            && let Some(end) = &new.elastic.last_scale_time
+        {
+            let took = end.0.duration_since(scaling.since.0).try_into().unwrap_or_default();
+            metrics.observe(&RESIZE_SECONDS, [scaling.way.as_str(), outcome.as_str()], took);
+        }
     }
 
     async fn apply(

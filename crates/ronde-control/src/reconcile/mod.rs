@@ -25,6 +25,7 @@ use ronde_api::PodGroup;
 use ronde_runtime::{
     pods::apply::{self as write, Owner},
     runner::Ctx,
+    telemetry::metrics::Metrics,
     watch::Key,
 };
 use serde::Serialize;
@@ -109,6 +110,9 @@ pub trait StatusFirst: Send + Sync {
     /// Returns a job with another status.
     fn with_status(job: &Self::Job, status: Self::Status) -> Self::Job;
 
+    /// Counts what another status means, once it is written.
+    fn measure(before: &Self::Job, after: &Self::Job, metrics: &Metrics);
+
     /// Does what is planned. Returns a receipt if the status is to note that objects are in place; then there is
     /// another plan.
     fn apply(
@@ -168,9 +172,10 @@ pub async fn reconcile<C: StatusFirst>(
 /// With the version that was looked at: what somebody else has written is never overwritten.
 async fn write_status<C: StatusFirst>(ctx: &Ctx, job: &C::Job, status: C::Status) -> Result<C::Job, kube::Error> {
     let jobs = write::api::<C::Job>(ctx, &job.namespace().unwrap_or_default());
-    let job = C::with_status(job, status);
-    let written = jobs.replace_status(&job.name_any(), &PostParams::default(), &job).await;
-    let written = written.inspect_err(|error| warn(ctx, &job, JOB_STATUS_ERROR, error))?;
+    let next = C::with_status(job, status);
+    let written = jobs.replace_status(&next.name_any(), &PostParams::default(), &next).await;
+    let written = written.inspect_err(|error| warn(ctx, &next, JOB_STATUS_ERROR, error))?;
+    C::measure(job, &written, &ctx.telemetry.metrics);
     ctx.caches.assume(written.clone());
     Ok(written)
 }

@@ -30,7 +30,10 @@ use super::{
     state::{State, claims},
     status,
 };
-use crate::membership::DEFAULT_SCHEDULER;
+use crate::{
+    membership::DEFAULT_SCHEDULER,
+    metrics::{NO_LABELS, PLACEMENT_SECONDS, STEPS},
+};
 
 /// How many requests are under way at once: a server with a few processors is busy with these.
 const WRITES_MAX: usize = 32;
@@ -46,12 +49,35 @@ pub enum StepOutcome {
     Failed,
 }
 
+impl StepOutcome {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Late => "late",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+fn word(step: &Step) -> &'static str {
+    match step {
+        Step::Admit(_) => "admit",
+        Step::Bind { .. } => "bind",
+        Step::Evict { .. } => "evict",
+        Step::Nominate { .. } => "nominate",
+    }
+}
+
 /// Takes all steps; returns how each of them ended.
 pub async fn apply_all<'a>(ctx: &Ctx, state: &State, steps: &'a [Step]) -> Vec<(&'a Step, StepOutcome)> {
     let mut outcomes = Vec::with_capacity(steps.len());
     for alike in steps.chunk_by(|a, b| discriminant(a) == discriminant(b)) {
         let taking: Vec<_> = alike.iter().map(|step| apply_step(ctx, state, step)).collect();
         let taken: Vec<_> = stream::iter(taking).buffered(WRITES_MAX).collect().await;
+        alike
+            .iter()
+            .zip(&taken)
+            .for_each(|(step, outcome)| ctx.telemetry.metrics.count(&STEPS, [word(step), outcome.as_str()]));
         outcomes.extend(alike.iter().zip(taken));
     }
     outcomes
@@ -129,6 +155,10 @@ async fn bind(ctx: &Ctx, state: &State, id: &PodId, node: &NodeName) -> Result<S
     });
     let pods = api::<Pod>(ctx, id.namespace());
     let _: Value = pods.create_subresource("binding", id.name(), &PostParams::default(), &binding).await?;
+    if let Some(created) = pod.creation_timestamp() {
+        let waited = ctx.clock.now().duration_since(created.0).try_into().unwrap_or_default();
+        ctx.telemetry.metrics.observe(&PLACEMENT_SECONDS, NO_LABELS, waited);
+    }
     events(ctx, &pod).normal(&*pod, "Scheduled", format!("Successfully assigned {id} to {node}"));
     Ok(StepOutcome::Done)
 }

@@ -24,9 +24,13 @@ use ronde_runtime::{
     work_queue::backoff,
 };
 use ronde_scheduler::{Change, Plan, Policy, Step, Time};
+use tokio::time::Instant;
 
 use self::{apply::StepOutcome, dirty::Mark, state::State};
-use crate::membership::{DEFAULT_SCHEDULER, Schedulers};
+use crate::{
+    membership::{DEFAULT_SCHEDULER, Schedulers},
+    metrics::{CYCLE_SECONDS, GANGS_WAITING},
+};
 
 /// The longest pause after something has failed.
 const PAUSE_MAX: SignedDuration = SignedDuration::from_secs(5);
@@ -79,23 +83,45 @@ impl ClusterLoop for Scheduler {
 
     async fn turn(&self, ctx: &Ctx, state: &mut State, marks: BTreeSet<Mark>) -> Option<SignedDuration> {
         let now = ctx.clock.now();
+        let mut parts = Parts { ctx, since: Instant::now() };
         // 1. observe
         let has_news = !marks.is_empty();
         state.observe(&ctx.caches, marks);
+        parts.end("observe");
         // 2. decide
         let plan = state.cluster.cycle(Time::from_millis(now.as_millisecond()));
         state.note(&plan, now);
+        parts.end("decide");
         // 3. act
         let acted_well = carry_out(ctx, state, &plan).await;
+        parts.end("act");
         // 4. tell
         if has_news || !plan.steps.is_empty() {
             status::mark_queue_usage_stale(state, now);
         }
         let told_well = status::write_stale(ctx, state).await;
         let counted_well = status::write_queues(ctx, state).await;
+        parts.end("tell");
+        for (reason, gangs) in state.waiting_by_reason() {
+            ctx.telemetry.metrics.set(&GANGS_WAITING, [reason.as_str()], gangs);
+        }
         // 5. rest
         state.failures = if acted_well && told_well && counted_well { 0 } else { state.failures.saturating_add(1) };
         next_turn_in(state, &plan, ctx.clock.now())
+    }
+}
+
+/// Measures the parts of a turn.
+struct Parts<'a> {
+    ctx: &'a Ctx,
+    since: Instant,
+}
+
+impl Parts<'_> {
+    fn end(&mut self, part: &'static str) {
+        let now = Instant::now();
+        self.ctx.telemetry.metrics.observe(&CYCLE_SECONDS, [part], now - self.since);
+        self.since = now;
     }
 }
 

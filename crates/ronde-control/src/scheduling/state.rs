@@ -75,6 +75,8 @@ pub struct State {
     pub binding: BTreeSet<Key>,
     /// Why groups wait, as last told.
     waits: BTreeMap<GroupId, Wait>,
+    /// How many of them wait for each reason.
+    waiting_by_reason: BTreeMap<Reason, usize>,
     /// Groups whose status, or that of whose pods, may have to be written.
     pub stale: BTreeSet<GroupId>,
     /// When the sentences of groups were last written.
@@ -105,6 +107,7 @@ impl State {
             parts: BTreeSet::new(),
             binding: BTreeSet::new(),
             waits: BTreeMap::new(),
+            waiting_by_reason: Reason::ALL.map(|reason| (reason, 0)).into(),
             stale: BTreeSet::new(),
             worded: BTreeMap::new(),
             later: BTreeMap::new(),
@@ -135,13 +138,13 @@ impl State {
         let admitted =
             plan.steps.iter().filter_map(|step| if let Step::Admit(group) = step { Some(group) } else { None });
         for group in plan.ready.iter().chain(admitted) {
-            self.waits.remove(group);
+            self.set_wait(group, None);
             self.stale.insert(group.clone());
         }
         for waiting in &plan.waiting {
             let before = self.waits.get(&waiting.group).and_then(|wait| wait.lacking_since);
             let lacking_since = lacks_pods(waiting).then(|| before.unwrap_or(now));
-            self.waits.insert(waiting.group.clone(), Wait { why: waiting.clone(), lacking_since });
+            self.set_wait(&waiting.group, Some(Wait { why: waiting.clone(), lacking_since }));
             self.stale.insert(waiting.group.clone());
         }
     }
@@ -150,6 +153,26 @@ impl State {
     pub fn wait(&self, group: &GroupId, now: Timestamp) -> Option<&Waiting> {
         let wait = self.waits.get(group)?;
         wait.lacking_since.is_none_or(|since| since + PATIENCE <= now).then_some(&wait.why)
+    }
+
+    /// Returns how many groups wait for each reason.
+    pub fn waiting_by_reason(&self) -> impl Iterator<Item = (Reason, usize)> {
+        self.waiting_by_reason.iter().map(|(reason, groups)| (*reason, *groups))
+    }
+
+    /// Remembers why a group waits; with nothing, that it does not.
+    fn set_wait(&mut self, group: &GroupId, wait: Option<Wait>) {
+        let reason = wait.as_ref().map(|wait| wait.why.reason);
+        let before = match wait {
+            Some(wait) => self.waits.insert(group.clone(), wait),
+            None => self.waits.remove(group),
+        };
+        if let Some(before) = before {
+            *self.waiting_by_reason.entry(before.why.reason).or_default() -= 1;
+        }
+        if let Some(reason) = reason {
+            *self.waiting_by_reason.entry(reason).or_default() += 1;
+        }
     }
 
     /// Returns when to tell why a group waits, if it is not to be told now.
@@ -294,7 +317,7 @@ impl State {
 
     fn forget_group(&mut self, id: &GroupId) {
         self.cluster.apply(Change::GroupGone(id.clone()));
-        self.waits.remove(id);
+        self.set_wait(id, None);
         self.worded.remove(id);
         self.later.remove(id);
         self.queue_of.remove(id);

@@ -46,6 +46,7 @@ use ronde_api::{
     Command, Job, JobPhase, JobStatus, PodGroup, Queue, names,
     rules::{self as api_rules, Queues, Stage},
 };
+use ronde_runtime::telemetry::metrics::Metrics;
 use ronde_runtime::watch::Owned;
 use ronde_runtime::{
     pods::{apply as write, orphans::Counts},
@@ -61,6 +62,7 @@ use self::{
 };
 use crate::{
     commands::{is_for, put_in_order},
+    metrics::JOB_RESTARTS,
     reconcile::{StatusFirst, Step, reconcile, refusals::Refusals},
     ssh_keys::KeySource,
 };
@@ -156,6 +158,18 @@ impl StatusFirst for VcJobs {
 
     fn with_status(job: &Job, status: JobStatus) -> Job {
         Job { status: Some(status), ..job.clone() }
+    }
+
+    fn measure(before: &Job, after: &Job, metrics: &Metrics) {
+        let told = |job: &Job| {
+            let status = job.status.as_ref();
+            status.map(|status| (status.state.phase == Some(JobPhase::Restarting), status.retry_count))
+        };
+        let ((was_restarting, old_count), (restarts, count)) =
+            (told(before).unwrap_or_default(), told(after).unwrap_or_default());
+        if (restarts && !was_restarting) || count > old_count {
+            metrics.count(&JOB_RESTARTS, ["Job"]);
+        }
     }
 
     async fn apply(&self, ctx: &Ctx, job: &Job, plan: &VcJobPlan) -> Result<Option<JobStatus>, kube::Error> {

@@ -31,7 +31,9 @@ use ronde_control::{
 };
 use ronde_machine::volumeclaims::VolumeClaims;
 use ronde_runtime::{
+    lease,
     runner::{Clock, Runner},
+    telemetry::Telemetry,
     watch::Cached,
 };
 use serde_json::Value;
@@ -127,22 +129,31 @@ impl Cluster {
             keys: KeySource::real(),
             agent: AgentSettings::default(),
             scheduler: Scheduler::for_machine(),
+            telemetry: Telemetry::default(),
         };
         Ok(Running::start(ronde_machine::runner(options).await?))
     }
 
     /// Starts what an operator runs, without the controllers of a machine.
     pub async fn operate(&self) -> anyhow::Result<Running> {
-        let options = operator::Options {
-            client: self.client.clone(),
+        let options = self.operator_options(self.client.clone(), "test");
+        Ok(Running::start(operator::runner(&options, self.client.clone(), |_| {}).await?))
+    }
+
+    /// Returns how an operator is to run that uses this client.
+    pub fn operator_options(&self, client: Client, identity: &str) -> operator::Options {
+        operator::Options {
+            client: client.clone(),
+            connect: Arc::new(move |_| Ok(client.clone())),
+            telemetry: Telemetry::default(),
+            lease_duration: lease::DURATION,
             clock: self.clock.clone(),
             keys: KeySource::real(),
             agent: AgentSettings::default(),
             scheduler: Scheduler::for_cluster(),
             definitions: Definitions::Install,
-            identity: "test".to_owned(),
-        };
-        Ok(Running::start(operator::runner(&options, |_| {}).await?))
+            identity: identity.to_owned(),
+        }
     }
 
     /// Makes a client with something that comes before each of its requests.

@@ -12,13 +12,17 @@ use kube::{
     api::{ListParams, WatchEvent, WatchParams},
 };
 use parking_lot::RwLock;
-use tokio::{
-    sync::watch,
-    time::{Instant, error::Elapsed, sleep, timeout},
-};
+use tokio::time::{Instant, error::Elapsed, sleep, timeout};
 
-use super::{Cached, Caches, cache::Cache};
-use crate::{causes::Causes, work_queue::backoff};
+use super::{Cached, Caches, ListNotes, cache::Cache, kind_name};
+use crate::{
+    causes::Causes,
+    telemetry::{
+        Telemetry,
+        metrics::{CACHED_OBJECTS, WATCH_INTERRUPTIONS},
+    },
+    work_queue::backoff,
+};
 
 /// How many objects one answer may bring: a few megabytes.
 const PAGE: u32 = 500;
@@ -31,28 +35,27 @@ const LASTING: Duration = Duration::from_secs(10);
 
 /// Keeps the cache of one kind current, for as long as it is polled; counts up when it has been listed for the first time.
 /// Only objects with these labels, if any are named.
-pub(super) async fn list_watch<K: Cached>(
-    client: Client,
-    caches: Caches,
-    ready: watch::Sender<usize>,
-    labels: &'static str,
-) {
-    let mut list_watch = ListWatch { api: Api::<K>::all(client), labels, caches, version: None, has_heard: false };
-    let mut ready = Some(ready);
+pub(super) async fn list_watch<K: Cached>(client: Client, caches: Caches, notes: ListNotes, labels: &'static str) {
+    let ListNotes { listed, telemetry } = notes;
+    let api = Api::<K>::all(client);
+    let mut list_watch = ListWatch { api, labels, caches, telemetry, version: None, has_heard: false };
+    let mut listed = Some(listed);
     let mut failures = 0;
     loop {
         let begun = Instant::now();
         let ended = list_watch.go_on().await;
         if list_watch.version.is_some()
-            && let Some(ready) = ready.take()
+            && let Some(listed) = listed.take()
         {
-            ready.send_modify(|count| *count += 1);
+            list_watch.telemetry.health.note_list(&kind_name::<K>());
+            listed.send_modify(|count| *count += 1);
         }
         if list_watch.has_heard || begun.elapsed() >= LASTING {
             failures = 0;
         }
         if let Err(error) = ended {
             tracing::warn!(kind = %K::kind(&()), error = %Causes(&error), "a watch is interrupted");
+            list_watch.telemetry.metrics.count(&WATCH_INTERRUPTIONS, [kind_name::<K>()]);
             failures += 1;
             sleep(backoff(failures)).await;
         }
@@ -64,6 +67,7 @@ struct ListWatch<K> {
     /// A selector; empty for all objects.
     labels: &'static str,
     caches: Caches,
+    telemetry: Telemetry,
     /// Up to where everything is on the cache; none if that is not known.
     version: Option<String>,
     /// Whether the last watch has told anything new. A list proves nothing: its version may be refused again.
@@ -96,6 +100,7 @@ impl<K: Cached> ListWatch<K> {
             }
         };
         let version = version.ok_or_else(|| Error::Service("a list has no version".into()))?;
+        self.telemetry.metrics.set(&CACHED_OBJECTS, [kind_name::<K>()], objects.len());
         let changes = self.cache().write().replace(objects, version.parse().unwrap_or_default());
         self.caches.tell(changes);
         self.version = Some(version);

@@ -25,6 +25,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use self::{cache::Cache, list_watch::list_watch};
+use crate::telemetry::Telemetry;
 
 /// What a kind must be to be watched; every built-in and derived custom kind is.
 pub trait Cached: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static {}
@@ -180,6 +181,12 @@ impl fmt::Debug for Caches {
     }
 }
 
+/// Returns what a kind is called in metrics and checks: `Pod`, `Job.batch.volcano.sh`.
+fn kind_name<K: Cached>() -> String {
+    let (kind, group) = (K::kind(&()), K::group(&()));
+    if group.is_empty() { kind.into_owned() } else { format!("{kind}.{group}") }
+}
+
 /// The kinds that the controllers of a process read, each once.
 #[derive(Default)]
 pub struct Kinds {
@@ -188,8 +195,16 @@ pub struct Kinds {
 }
 
 struct Watch {
-    run: Box<dyn FnOnce(Client, Caches, watch::Sender<usize>) -> BoxFuture<'static, ()> + Send>,
+    kind: String,
+    run: Box<dyn FnOnce(Client, Caches, ListNotes) -> BoxFuture<'static, ()> + Send>,
     all: fn(&Caches) -> Vec<Change>,
+}
+
+/// Where the watch of a kind notes how it fares.
+struct ListNotes {
+    /// Counts the kinds that have been listed.
+    listed: watch::Sender<usize>,
+    telemetry: Telemetry,
 }
 
 /// What is kept of an object that was made for another one: enough to see whose it is, and that it is there.
@@ -214,19 +229,22 @@ impl Kinds {
         let id = TypeId::of::<K>();
         self.caches.entry(id).or_insert_with(|| Box::new(RwLock::new(Cache::<K>::default())));
         self.watches.entry(id).or_insert_with(|| Watch {
-            run: Box::new(move |client, caches, ready| Box::pin(list_watch::<K>(client, caches, ready, labels))),
+            kind: kind_name::<K>(),
+            run: Box::new(move |client, caches, notes| Box::pin(list_watch::<K>(client, caches, notes, labels))),
             all: |caches| caches.cache::<K>().read().all(),
         });
         self
     }
 
-    pub fn start(self, client: &Client, listeners: Vec<Listener>) -> Started {
+    pub fn start(self, client: &Client, listeners: Vec<Listener>, telemetry: &Telemetry) -> Started {
         let shared = Shared { caches: self.caches, listeners: OnceLock::from(listeners), live: AtomicBool::new(false) };
         let caches = Caches { shared: Arc::new(shared) };
         let (sender, ready) = watch::channel(0);
         let mut started = Started { caches, ready, watches: Vec::new(), all: Vec::new() };
+        telemetry.health.begin(self.watches.values().map(|watch| watch.kind.clone()));
         for watch in self.watches.into_values() {
-            started.watches.push((watch.run)(client.clone(), started.caches.clone(), sender.clone()));
+            let notes = ListNotes { listed: sender.clone(), telemetry: telemetry.clone() };
+            started.watches.push((watch.run)(client.clone(), started.caches.clone(), notes));
             started.all.push(watch.all);
         }
         started

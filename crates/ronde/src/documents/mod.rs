@@ -7,6 +7,7 @@ mod chart;
 mod commands;
 mod examples;
 mod kinds;
+mod metrics;
 
 use std::path::{Path, PathBuf};
 

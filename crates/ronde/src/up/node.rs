@@ -33,6 +33,7 @@ use ronde_process::Alone;
 use ronde_runtime::{
     pods::orphans::Orphans,
     runner::{Clock, Runner},
+    telemetry::Telemetry,
 };
 use rustix::process::Resource;
 use tokio::runtime::Runtime;
@@ -204,7 +205,10 @@ pub fn start(
     let Started { names, isolation, missing, kubelet_api, node, agent } = started;
     server.connect_nodes(kubelet_api);
     let scheduler = placing.tell(Scheduler::for_machine());
-    let runner = runtime.block_on(controllers(client, &node.folder, agent, scheduler));
+    let telemetry = Telemetry::default();
+    let metrics = telemetry.metrics.clone();
+    server.add_metrics(Box::new(move || metrics.render(ronde_control::metrics::of_controllers())));
+    let runner = runtime.block_on(controllers(client, &node.folder, agent, (scheduler, telemetry)));
     let runner = runner.map_err(|source| NodeError::Controllers { source: Box::new(source) })?;
     tasks.spawn(runner.run(stop.clone()));
     Ok(Cluster { started: Some(About { names, isolation, missing, node }), tasks })
@@ -214,7 +218,7 @@ async fn controllers(
     client: kube::Client,
     folder: &Path,
     agent: NodeAgent,
-    scheduler: Scheduler,
+    (scheduler, telemetry): (Scheduler, Telemetry),
 ) -> Result<Runner, kube::Error> {
     let options = ronde_machine::Options {
         client,
@@ -224,6 +228,7 @@ async fn controllers(
         // The program in pods is this one, also where pods do not see it: in /tmp, for example.
         agent: AgentSettings { driver: Some(PROGRAM_DRIVER.to_owned()), ..AgentSettings::default() },
         scheduler,
+        telemetry,
     };
     let mut runner = ronde_machine::runner(options).await?;
     runner.add(ReplicaSets).add(Deployments).add(StatefulSets);
