@@ -16,7 +16,8 @@ PREFIX ?= $(HOME)/.local
 # How `make static` builds; `dev` is quicker, and its program bigger and slower.
 STATIC_PROFILE ?= release
 
-.PHONY: help e2e-frameworks test-frameworks preflight build demo install check lint test static image e2e e2e-tools e2e-static e2e-chart e2e-image e2e-kubelet e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-frameworks bench-gang bench-images bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-cluster soak-elastic
+# Every target that the help lists.
+.PHONY: $(shell sed -nE 's/^([a-z0-9-]+):.*[\#][\#] .*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -184,7 +185,6 @@ generate: preflight ## Rewrite what is generated and committed
 	cargo run $(LOCKED) -p ronde-api --example crds
 	RONDE_GENERATE=1 cargo test $(LOCKED) -p ronde --bin ronde -- --quiet documents::chart documents::commands documents::kinds
 
-.PHONY: docs
 docs: preflight ## Build the documentation site, with search, into target/docs
 	@tools/docs.sh
 
