@@ -16,7 +16,7 @@ PREFIX ?= $(HOME)/.local
 # How `make static` builds; `dev` is quicker, and its program bigger and slower.
 STATIC_PROFILE ?= release
 
-.PHONY: help e2e-frameworks test-frameworks preflight build demo install check lint test static image e2e e2e-tools e2e-static e2e-chart e2e-image e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-frameworks bench-gang bench-images bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
+.PHONY: help e2e-frameworks test-frameworks preflight build demo install check lint test static image e2e e2e-tools e2e-static e2e-operator e2e-chart e2e-image e2e-upgrade e2e-horovod conformance bench-apiserver bench-collective bench-elastic bench-frameworks bench-gang bench-images bench-node bench-scheduler soak fuzz wheel test-python generate clean test-large soak-elastic
 
 help: ## Show this list
 	@printf 'make demo and make test are all it takes; the rest is for developers.\n\n'
@@ -75,6 +75,10 @@ e2e: build ## Jobs, policies, queues and gangs on a real control plane with simu
 	cargo test $(LOCKED) -p ronde --test pods --no-run
 	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" RONDE_ALL_RIGHTS=1 e2e/scenarios.sh "$$(tools/target-dir.sh)/debug/ronde" \
 	cargo test $(LOCKED) -p ronde --test pods scenarios -- --test-threads 1
+
+e2e-operator: build ## Install, upgrade, roll back, uninstall and reinstall the operator's chart with Helm 3 and 4, and take over Volcano's and et-operator's jobs
+	ronde="$$(tools/target-dir.sh)/debug/ronde"; \
+	e2e/lifecycle.sh "$$ronde" helm; e2e/lifecycle.sh "$$ronde" helm4; e2e/migration.sh "$$ronde"
 
 e2e-chart: build ## The Horovod chart on this machine, with our wheels, PyTorch, scikit-learn, sshd and Open MPI; as root
 	e2e/chart.sh $(LOCKED)
