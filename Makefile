@@ -76,6 +76,10 @@ e2e: build ## Jobs, policies, queues and gangs on a real control plane with simu
 	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" RONDE_ALL_RIGHTS=1 e2e/scenarios.sh "$$(tools/target-dir.sh)/debug/ronde" \
 	cargo test $(LOCKED) -p ronde --test pods scenarios -- --test-threads 1
 
+e2e-operator: build ## Install, upgrade, roll back, uninstall and reinstall the operator's chart with Helm 3 and 4, and take over Volcano's and et-operator's jobs
+	ronde="$$(tools/target-dir.sh)/debug/ronde"; \
+	e2e/lifecycle.sh "$$ronde" helm; e2e/lifecycle.sh "$$ronde" helm4; e2e/migration.sh "$$ronde"
+
 e2e-chart: build ## The Horovod chart on this machine, with our wheels, PyTorch, scikit-learn, sshd and Open MPI; as root
 	e2e/chart.sh $(LOCKED)
 

@@ -29,6 +29,9 @@ use ronde_runtime::{
 /// The finalizer of a launcher: it stays until its job knows how it ended, however long no controller looks.
 pub const TRACKING: &str = "ronde.dev/training-job-tracking";
 
+/// Pods that say nothing of their run were made by et-operator, and are of the first one.
+pub const FIRST_RUN: i32 = 1;
+
 /// The schedulers of this project: their pods are placed as a gang.
 const SCHEDULERS: [&str; 2] = [SCHEDULER, "ronde"];
 
@@ -121,7 +124,7 @@ pub struct Capacity {
 
 impl Member {
     pub fn of_pod(pod: Arc<Pod>) -> Self {
-        let run = pod.annotations().get(names::RUN).and_then(|run| run.parse().ok()).unwrap_or(-1);
+        let run = pod.annotations().get(names::RUN).and_then(|run| run.parse().ok()).unwrap_or(FIRST_RUN);
         Self { name: pod.name_any(), run, state: known_state(&pod), pod }
     }
 

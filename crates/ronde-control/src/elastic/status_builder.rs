@@ -23,7 +23,7 @@ use ronde_runtime::pods::{disruption::Disruption, state::PodState, time};
 
 use super::{
     conditions::{self, FALSE, TRUE},
-    observed::{Member, Observed},
+    observed::{FIRST_RUN, Member, Observed},
 };
 use crate::reconcile::{Cause, JobEvent, apply::FAILED_CREATE};
 
@@ -99,8 +99,20 @@ impl<'a> StatusBuilder<'a> {
         if self.status.phase.is_some() && self.status.elastic.run > 0 {
             return;
         }
+        // One that is refused is `Created` too, and nothing was made for it.
+        if !matches!(self.status.phase, None | Some(Phase::Created)) {
+            return self.take_over();
+        }
         self.status.start_time = Some(time(self.now));
         self.begin_run(self.seen.worker_spec().replicas());
+    }
+
+    /// Goes on with a job that et-operator has begun: with its pods, or as it ended.
+    fn take_over(&mut self) {
+        let targets = &self.status.target_workers;
+        let next_index = targets.iter().map(|name| self.seen.index(name).saturating_add(1)).max().unwrap_or_default();
+        let wanted = i32::try_from(targets.len()).unwrap_or(i32::MAX);
+        self.status.elastic = ElasticMemory { run: FIRST_RUN, wanted, next_index, ..ElasticMemory::default() };
     }
 
     /// Starts with fresh pods; those that are there are of the past.

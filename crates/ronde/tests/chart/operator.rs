@@ -21,10 +21,10 @@ fn render(helm: &Helm, options: &[&str]) -> Result<String, String> {
     helm.render_chart(Chart::Operator, "ronde", &options).map(|text| without_definitions(&text))
 }
 
-/// Leaves the names of definitions: what is in them is told by their own pages.
+/// Leaves the names of definitions: what is in them is told by their own pages. Helm 4 ends objects with an empty line.
 fn without_definitions(rendered: &str) -> String {
     let shorten = |document: &str| match document.split_once("kind: CustomResourceDefinition\n") {
-        None => document.to_owned(),
+        None => document.replace("\n\n", "\n"),
         Some((head, rest)) => {
             let spec = rest.find("\nspec:\n").unwrap();
             format!("{head}kind: CustomResourceDefinition\n{}\n", &rest[..spec])

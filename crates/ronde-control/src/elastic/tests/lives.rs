@@ -1,6 +1,7 @@
 //! What becomes of a job when something happens.
 
-use ronde_api::{TrainingJobPhase as Phase, names::elastic as names};
+use kube::ResourceExt;
+use ronde_api::{ElasticMemory, TrainingJobPhase as Phase, names::elastic as names};
 use serde_json::json;
 
 use super::super::{
@@ -34,6 +35,44 @@ fn a_job_is_created_runs_and_succeeds() {
     assert_eq!(status.conditions.last().expect("one").type_, "Succeeded");
     assert_eq!(world.pods.len(), 1, "the launcher stays");
     assert!(world.services.is_empty());
+}
+
+/// Leaves of a job what et-operator would know.
+fn begun_by_et_operator(world: &mut World) {
+    let status = world.job.status.as_mut().expect("a status");
+    status.elastic = ElasticMemory::default();
+    for pod in world.pods.values_mut() {
+        pod.metadata.annotations = None;
+        pod.metadata.finalizers = None;
+    }
+}
+
+#[test]
+fn a_job_that_et_operator_has_begun_goes_on_with_its_pods() {
+    let mut world = three();
+    world.scale_out("more", 1, 60);
+    world.pass(1);
+    let pods = |world: &World| world.pods.values().map(ResourceExt::uid).collect::<Vec<_>>();
+    let before = (pods(&world), world.hosts());
+    assert_eq!(before.1, "0 1 2 3");
+    begun_by_et_operator(&mut world);
+    world.live();
+    world.pass(60);
+    assert_eq!((pods(&world), world.hosts()), before);
+    assert_eq!((world.phase(), world.memory().next_index), (Some(Phase::Running), 4));
+    world.set_phase("j-launcher", "Succeeded", Some(0));
+    world.live();
+    assert_eq!(world.phase(), Some(Phase::Succeeded));
+}
+
+#[test]
+fn a_job_that_ended_under_et_operator_does_not_run_again() {
+    let mut world = three();
+    world.set_phase("j-launcher", "Succeeded", Some(0));
+    world.live();
+    begun_by_et_operator(&mut world);
+    world.live();
+    assert_eq!((world.phase(), world.pods.len()), (Some(Phase::Succeeded), 1));
 }
 
 #[test]
