@@ -339,6 +339,37 @@ def test_fit_with_many_steps_at_once_and_with_gradients_that_are_added_up(ring, 
     ring(2).run(body, FOLDER=str(tmp_path), **QUIET)
 
 
+def test_keras_does_not_choose_xla_for_a_distributed_optimizer_on_a_gpu(ring):
+    def body():
+        import types
+
+        import horovod.tensorflow.keras as hvd
+        import tensorflow as tf
+
+        hvd.init()
+        if not hasattr(tf.keras, "ops"):
+            # Keras 2 compiles with XLA only when it is told to.
+            return
+        # As Keras looks for a GPU, and for nothing else.
+        tf.config.list_physical_devices = lambda *_: [types.SimpleNamespace(device_type="GPU")]
+
+        def compiled(optimizer, **options):
+            model = tf.keras.Sequential([tf.keras.Input([4]), tf.keras.layers.Dense(1)])
+            model.compile(optimizer, tf.keras.losses.MeanSquaredError(), **options)
+            return model
+
+        sgd = tf.keras.optimizers.SGD
+        wrap = tf.keras.mixed_precision.LossScaleOptimizer
+        for optimizer in (hvd.DistributedOptimizer(sgd()), wrap(hvd.DistributedOptimizer(sgd()))):
+            model = compiled(optimizer)
+            assert not model.jit_compile
+            model.fit(np.ones([8, 4], "float32"), np.ones([8, 1], "float32"), verbose=0)
+        assert compiled(sgd()).jit_compile
+        assert compiled(hvd.DistributedOptimizer(sgd()), jit_compile=True).jit_compile
+
+    ring(2).run(body, **QUIET)
+
+
 def test_mixed_precision_skips_the_same_steps_on_all_ranks(ring):
     def body():
         import horovod.tensorflow.keras as hvd
