@@ -131,6 +131,36 @@ def test_two_hundred_operations_in_any_order_and_one_thread(ring):
     ring(2).run(body, **QUIET)
 
 
+def test_a_function_that_occurs_often_reduces_under_a_name_for_each(ring):
+    def body():
+        import time
+
+        import horovod.tensorflow as hvd
+        import tensorflow as tf
+
+        hvd.init()
+        inner = tf.function(lambda x: hvd.allreduce(x, op=hvd.Sum))
+
+        def late(x):
+            # What comes early on one rank comes late on the other.
+            time.sleep(0.02 * (int(x[0]) % 2))
+            return x
+
+        @tf.function
+        def everything(x):
+            results = []
+            for number in range(20):
+                own = tf.numpy_function(late, [x + float(number)], tf.float32)
+                results.append(inner(tf.ensure_shape(own, [10])))
+            return tf.stack(results)
+
+        for _ in range(3):
+            results = everything(tf.fill([10], float(hvd.rank())))
+            assert (results[:, 0].numpy() == np.arange(20) * 2 + 1).all(), results[:, 0]
+
+    ring(2).run(body, **QUIET)
+
+
 def test_what_ranks_disagree_about_is_an_error_on_all_and_the_session_goes_on(ring):
     def body():
         import horovod.tensorflow as hvd
