@@ -80,9 +80,9 @@ class Notes:
 
 
 def _failure(report):
-    """The error, without the lines of the program, and what the test printed."""
+    """The error, without the lines of the program, and what the test and its job printed."""
     lines = report.longreprtext.splitlines()
-    return "\n".join([*(line for line in lines if line.startswith("E ")), report.capstdout])
+    return "\n".join([*(line for line in lines if line.startswith("E ")), report.capstdout, report.capstderr])
 
 
 # --- the program ----------------------------------------------------------------------------------------------------

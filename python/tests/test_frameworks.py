@@ -12,7 +12,7 @@ import sys
 
 class Hidden:
     def find_spec(self, name, path=None, target=None):
-        if name in ("torch", "tensorflow", "keras", "mxnet"):
+        if name in ("torch", "tensorflow", "keras", "mxnet", "jax"):
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)
 
 sys.meta_path.insert(0, Hidden())
@@ -40,6 +40,11 @@ def error_of(code, path=()):
 @pytest.mark.parametrize("package", ["horovod", "ronde"])
 def test_a_framework_that_is_missing_is_named_with_its_package(package, module, text):
     assert error_of(f"{HIDING}\nimport {package}.{module}").startswith(f"ImportError: {text}")
+
+
+def test_jax_is_named_with_its_package():
+    text = "ronde.jax needs JAX, which is not installed: pip install jax optax (tried with "
+    assert error_of(f"{HIDING}\nimport ronde.jax").startswith(f"ImportError: {text}")
 
 
 def test_what_a_framework_misses_is_its_own_error(tmp_path):

@@ -131,6 +131,36 @@ def test_two_hundred_operations_in_any_order_and_one_thread(ring):
     ring(2).run(body, **QUIET)
 
 
+def test_a_function_that_occurs_often_reduces_under_a_name_for_each(ring):
+    def body():
+        import time
+
+        import horovod.tensorflow as hvd
+        import tensorflow as tf
+
+        hvd.init()
+        inner = tf.function(lambda x: hvd.allreduce(x, op=hvd.Sum))
+
+        def late(x):
+            # What comes early on one rank comes late on the other.
+            time.sleep(0.02 * (int(x[0]) % 2))
+            return x
+
+        @tf.function
+        def everything(x):
+            results = []
+            for number in range(20):
+                own = tf.numpy_function(late, [x + float(number)], tf.float32)
+                results.append(inner(tf.ensure_shape(own, [10])))
+            return tf.stack(results)
+
+        for _ in range(3):
+            results = everything(tf.fill([10], float(hvd.rank())))
+            assert (results[:, 0].numpy() == np.arange(20) * 2 + 1).all(), results[:, 0]
+
+    ring(2).run(body, **QUIET)
+
+
 def test_what_ranks_disagree_about_is_an_error_on_all_and_the_session_goes_on(ring):
     def body():
         import horovod.tensorflow as hvd
@@ -337,6 +367,37 @@ def test_fit_with_many_steps_at_once_and_with_gradients_that_are_added_up(ring, 
         again.fit(x, y, batch_size=8, verbose=0)
 
     ring(2).run(body, FOLDER=str(tmp_path), **QUIET)
+
+
+def test_keras_does_not_choose_xla_for_a_distributed_optimizer_on_a_gpu(ring):
+    def body():
+        import types
+
+        import horovod.tensorflow.keras as hvd
+        import tensorflow as tf
+
+        hvd.init()
+        if not hasattr(tf.keras, "ops"):
+            # Keras 2 compiles with XLA only when it is told to.
+            return
+        # As Keras looks for a GPU, and for nothing else.
+        tf.config.list_physical_devices = lambda *_: [types.SimpleNamespace(device_type="GPU")]
+
+        def compiled(optimizer, **options):
+            model = tf.keras.Sequential([tf.keras.Input([4]), tf.keras.layers.Dense(1)])
+            model.compile(optimizer, tf.keras.losses.MeanSquaredError(), **options)
+            return model
+
+        sgd = tf.keras.optimizers.SGD
+        wrap = tf.keras.mixed_precision.LossScaleOptimizer
+        for optimizer in (hvd.DistributedOptimizer(sgd()), wrap(hvd.DistributedOptimizer(sgd()))):
+            model = compiled(optimizer)
+            assert not model.jit_compile
+            model.fit(np.ones([8, 4], "float32"), np.ones([8, 1], "float32"), verbose=0)
+        assert compiled(sgd()).jit_compile
+        assert compiled(hvd.DistributedOptimizer(sgd()), jit_compile=True).jit_compile
+
+    ring(2).run(body, **QUIET)
 
 
 def test_mixed_precision_skips_the_same_steps_on_all_ranks(ring):

@@ -23,7 +23,11 @@ _LARGE_CLUSTER_THRESHOLD = 64
 
 
 def mpi_available(env=None):
-    """Whether `mpi_run` can be used: it cannot, whatever is installed."""
+    """Whether `mpi_run` can be used: it cannot, whatever is installed.
+
+    Horovod asks this to choose how it starts ranks. Here horovodrun always starts them itself, and an mpirun that is
+    installed starts them without it: `mpirun python train.py`.
+    """
     return False
 
 

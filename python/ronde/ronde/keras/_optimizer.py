@@ -33,6 +33,8 @@ def wrap(optimizer, reducer, passes=1, is_averaged=False):
     if hasattr(kind, "stateless_apply"):
         parts["apply"] = _apply(kind, gradients)
         _reduce_before_checks()
+        if NAME == "tensorflow":
+            _choose_no_xla()
     else:
         if hasattr(kind, "_compute_gradients"):
             # Keras's own: a part of `minimize`, which applies what it returns.
@@ -78,6 +80,29 @@ def _reduce_before_checks():
 
     apply._is_of_ronde = True
     LossScaleOptimizer.apply = apply
+
+
+def _choose_no_xla():
+    """Lets Keras 3 on TensorFlow compile a model without XLA, unless it is told to, if the optimizer is distributed.
+
+    On a machine with a GPU it would choose XLA, which does not know our operations. Keras leaves XLA out under
+    `tf.distribute` in the same place, and as silently.
+    """
+    from keras import Model
+
+    kind = next((each for each in Model.__mro__ if "_resolve_auto_jit_compile" in vars(each)), None)
+    if kind is None or hasattr(kind._resolve_auto_jit_compile, "_is_of_ronde"):
+        return
+    plain = kind._resolve_auto_jit_compile
+
+    def resolve(self):
+        optimizer = getattr(self, "optimizer", None)
+        # Mixed precision puts another one around it.
+        inner = getattr(optimizer, "inner_optimizer", optimizer)
+        return not hasattr(inner, "_is_distributed") and plain(self)
+
+    resolve._is_of_ronde = True
+    kind._resolve_auto_jit_compile = resolve
 
 
 def _apply_gradients(kind, gradients):
