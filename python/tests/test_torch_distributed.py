@@ -677,3 +677,27 @@ def test_examples_learn(example, examples):
     done = subprocess.run(start, env=environment, capture_output=True, text=True, timeout=240)
     accuracies = [float(found) for found in re.findall(r"accuracy ([0-9.]+) on 2 ranks", done.stdout)]
     assert len(accuracies) == 5 and accuracies[-1] > 0.85, done.stdout + done.stderr
+
+
+def test_horovod_and_forked_loaders_in_the_same_process(group):
+    def body():
+        import horovod.torch as hvd
+        import torch
+        import torch.distributed as dist
+        from meet import start
+
+        rank, size = start()
+        hvd.init()
+        work = dist.all_reduce(torch.ones(3), async_op=True)
+        assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [size] * 2
+        work.wait()
+        loader = torch.utils.data.DataLoader(range(8), batch_size=4, num_workers=1, multiprocessing_context="fork")
+        for batch in loader:
+            total = batch.sum()
+            dist.all_reduce(total)
+            assert total == size * batch.sum()
+        hvd.shutdown()
+        dist.all_reduce(total)
+        dist.destroy_process_group()
+
+    group(2, body)
