@@ -34,7 +34,7 @@ def group(ring, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("size, seed", [(2, 1), (3, 2), (4, 3), (3, 4)])
+@pytest.mark.parametrize("size, seed", [(2, 1), (3, 2), (4, 3)])
 def test_every_collective_gives_what_gloo_gives(group, size, seed):
     def body():
         import random
@@ -476,7 +476,7 @@ def test_messages_find_their_receiver(group):
     group(3, body)
 
 
-def test_coalescing_scaling_and_the_rest_of_the_surface(group):
+def test_coalescing_scaling_and_the_rest_of_the_surface(group, tmp_path):
     def body():
         import torch
         import torch.distributed as dist
@@ -531,18 +531,16 @@ def test_coalescing_scaling_and_the_rest_of_the_surface(group):
             assert "works on CPU tensors" in str(error), error
         # The group can be destroyed and made again.
         dist.destroy_process_group()
-        dist.init_process_group(
-            "ronde", init_method=f"file://{os.environ['AGAIN']}", rank=rank, world_size=size
-        )
+        dist.init_process_group("ronde", init_method=f"file://{os.environ['AGAIN']}", rank=rank, world_size=size)
         dist.all_reduce(number)
         assert number.item() == 4
         dist.destroy_process_group()
 
-    group(2, body, AGAIN=os.path.join(os.environ.get("TMPDIR", "/tmp"), f"ronde-again-{os.getpid()}"))
+    group(2, body, AGAIN=str(tmp_path / "again"))
 
 
 @pytest.mark.parametrize("what", ["ddp", "fsdp2", "collective", "message"])
-def test_a_killed_rank_ends_the_others_within_a_second(group, what):
+def test_a_killed_rank_ends_the_others_within_a_second(group, what, tmp_path):
     def body():
         import signal
         import time
@@ -580,19 +578,17 @@ def test_a_killed_rank_ends_the_others_within_a_second(group, what):
                     took = time.time() - float(file.read())
                 assert "rank 1" in str(error), error
                 print(f"told after {took:.3f} s: {error}")
-                # Survivors of the others' errors are told who went first, too.
                 assert took < 1, took
                 os._exit(0)
         raise AssertionError("nobody noticed")
 
     size = 2 if what == "message" else 3
-    told = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"ronde-told-{os.getpid()}-{what}")
-    results = group(size, body, check=False, WHAT=what, TOLD=told)
+    results = group(size, body, check=False, WHAT=what, TOLD=str(tmp_path / "told"))
     codes = [code for code, _ in results]
     assert codes == [0, -9, 0][:size], "\n".join(output for _, output in results)
 
 
-def test_a_rank_that_does_not_come_is_named_when_the_time_is_over(group):
+def test_a_rank_that_does_not_come_is_named_when_the_time_is_over(group, tmp_path):
     def body():
         import time
         from datetime import timedelta
@@ -626,8 +622,7 @@ def test_a_rank_that_does_not_come_is_named_when_the_time_is_over(group):
             while not os.path.exists(os.environ["TOLD"]):
                 time.sleep(0.01)
 
-    told = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"ronde-told-{os.getpid()}")
-    group(2, body, TOLD=told)
+    group(2, body, TOLD=str(tmp_path / "told"))
 
 
 SCRIPT = """
@@ -682,3 +677,27 @@ def test_examples_learn(example, examples):
     done = subprocess.run(start, env=environment, capture_output=True, text=True, timeout=240)
     accuracies = [float(found) for found in re.findall(r"accuracy ([0-9.]+) on 2 ranks", done.stdout)]
     assert len(accuracies) == 5 and accuracies[-1] > 0.85, done.stdout + done.stderr
+
+
+def test_horovod_and_forked_loaders_in_the_same_process(group):
+    def body():
+        import horovod.torch as hvd
+        import torch
+        import torch.distributed as dist
+        from meet import start
+
+        rank, size = start()
+        hvd.init()
+        work = dist.all_reduce(torch.ones(3), async_op=True)
+        assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [size] * 2
+        work.wait()
+        loader = torch.utils.data.DataLoader(range(8), batch_size=4, num_workers=1, multiprocessing_context="fork")
+        for batch in loader:
+            total = batch.sum()
+            dist.all_reduce(total)
+            assert total == size * batch.sum()
+        hvd.shutdown()
+        dist.all_reduce(total)
+        dist.destroy_process_group()
+
+    group(2, body)

@@ -303,7 +303,8 @@ class Group(dist.ProcessGroup):
 
         def finish(_, outcome):
             if outcome.received_splits != received:
-                raise ValueError(f"the members sent {outcome.received_splits} elements to this rank, which expected {received}")
+                sent = outcome.received_splits
+                raise ValueError(f"the members sent {sent} elements to this rank, which expected {received}")
             put(outputs, flat(outcome, 0, whole, sum(output.numel() for output in outputs)))
 
         sent = [each.numel() * unit(whole) for each in inputs]
