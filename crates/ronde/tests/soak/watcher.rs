@@ -92,7 +92,9 @@ impl fmt::Display for Seen {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} looks: no node was overbooked", self.looks)?;
         match &self.longest {
-            Some((time, name)) => write!(formatter, "; {name} was bound in part for {:.1} s, the longest", time.as_secs_f64()),
+            Some((time, name)) => {
+                write!(formatter, "; {name} was bound in part for {:.1} s, the longest", time.as_secs_f64())
+            }
             None => write!(formatter, "; no gang was seen in part"),
         }
     }
