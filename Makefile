@@ -155,9 +155,9 @@ soak: preflight ## Kill everything again and again for SOAK_SECONDS, from a new 
 	RONDE_CHAOS_SECONDS=$(SOAK_SECONDS) RONDE_CHAOS_SEED=$${RONDE_CHAOS_SEED:-$$RANDOM} \
 	cargo test $(LOCKED) -p ronde --test chaos -- --nocapture
 
-soak-cluster: build ## Kill operators, API server, etcd and nodes of a real control plane and cut networks, under a stream of jobs, for SOAK_SECONDS
+soak-cluster: build ## Kill operators, API server, etcd and nodes of a real control plane and cut networks, under a stream of jobs, for SOAK_SECONDS, or ten minutes
 	cargo test $(LOCKED) -p ronde --test soak --no-run
-	RONDE_CHAOS_SECONDS=$(SOAK_SECONDS) RONDE_CHAOS_SEED=$${RONDE_CHAOS_SEED:-$$RANDOM} \
+	RONDE_CHAOS_SECONDS=$(if $(filter file,$(origin SOAK_SECONDS)),600,$(SOAK_SECONDS)) RONDE_CHAOS_SEED=$${RONDE_CHAOS_SEED:-$$RANDOM} \
 	e2e/soak.sh cargo test $(LOCKED) -p ronde --test soak -- --nocapture
 
 # Each way to reach hosts, with NumPy and with PyTorch, and killed launchers: nine times SOAK_SECONDS.
