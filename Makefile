@@ -88,13 +88,13 @@ e2e-image: wheel build ## Build the image of the Horovod chart and stand-ins for
 	dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
 	e2e/image.sh folder "$$dir/root"; e2e/image.sh build "$$dir/image.tar" "$$dir/root"; \
 	e2e/image.sh import "$$dir/image.tar"; e2e/image.sh try "$$dir/root"; \
-	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" IMAGE="$$dir/image.tar" \
+	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" ARCHIVE="$$dir/image.tar" \
 	e2e/seeds.sh machine "$$(tools/target-dir.sh)/debug/ronde" cargo test $(LOCKED) -p ronde --test pods seeds -- --test-threads 1
 
-e2e-kubelet: wheel build ## Type the seeds as they are printed on a real Kubernetes: kubelet, containerd, CoreDNS, kube-proxy; as root (WHEEL_PROFILE=dev takes less time)
+e2e-kubelet: wheel image build ## Type the seeds as they are printed on a real Kubernetes (kubelet, containerd, CoreDNS, kube-proxy) with the operator of the chart; as root (WHEEL_PROFILE=dev STATIC_PROFILE=dev take less time)
 	cargo test $(LOCKED) -p ronde --test pods --no-run
 	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" \
-	e2e/cluster.sh run e2e/seeds.sh cluster "$$(tools/target-dir.sh)/debug/ronde" \
+	e2e/cluster.sh run e2e/seeds.sh cluster "$$(tools/target-dir.sh)/image/ronde.tar" \
 	cargo test $(LOCKED) -p ronde --test pods seeds::seed_ -- --test-threads 1
 
 e2e-static: static ## Try the static ronde in a root with busybox alone and in one with an old C library; as root
@@ -159,9 +159,9 @@ soak: preflight ## Kill everything again and again for SOAK_SECONDS, from a new 
 	RONDE_CHAOS_SECONDS=$(SOAK_SECONDS) RONDE_CHAOS_SEED=$${RONDE_CHAOS_SEED:-$$RANDOM} \
 	cargo test $(LOCKED) -p ronde --test chaos -- --nocapture
 
-soak-cluster: build ## Kill operators, API server, etcd and nodes of a real control plane and cut networks, under a stream of jobs, for SOAK_SECONDS
+soak-cluster: build ## Kill operators, API server, etcd and nodes of a real control plane and cut networks, under a stream of jobs, for SOAK_SECONDS, or ten minutes
 	cargo test $(LOCKED) -p ronde --test soak --no-run
-	RONDE_CHAOS_SECONDS=$(SOAK_SECONDS) RONDE_CHAOS_SEED=$${RONDE_CHAOS_SEED:-$$RANDOM} \
+	RONDE_CHAOS_SECONDS=$(if $(filter file,$(origin SOAK_SECONDS)),600,$(SOAK_SECONDS)) RONDE_CHAOS_SEED=$${RONDE_CHAOS_SEED:-$$RANDOM} \
 	e2e/soak.sh cargo test $(LOCKED) -p ronde --test soak -- --nocapture
 
 # Each way to reach hosts, with NumPy and with PyTorch, and killed launchers: nine times SOAK_SECONDS.

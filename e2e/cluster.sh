@@ -56,7 +56,9 @@ DNS
 start_proxy() {
     start "$dir" "kube-proxy-$1" nsenter --target "$(<"$dir/$1.pid")" --net \
         "$("$HERE/peers.sh" path kube-proxy)" --kubeconfig "$dir/proxy.kubeconfig" --hostname-override "$1" \
-        --proxy-mode nftables --masquerade-all --conntrack-max-per-core 0 --metrics-bind-address 127.0.0.1:0
+        --proxy-mode nftables --masquerade-all --conntrack-max-per-core 0
+    wait_until "$dir" "kube-proxy-$1" nsenter --target "$(<"$dir/$1.pid")" --net \
+        curl --silent --fail http://127.0.0.1:10256/healthz
 }
 
 start_registry() {

@@ -157,6 +157,9 @@ state = "$1/run"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "$CNI_PROGRAMS"
     conf_dir = "$1/cni"
+  # What was unpacked need not be there twice.
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    discard_unpacked_layers = true
 TOML
 }
 

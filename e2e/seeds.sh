@@ -2,10 +2,10 @@
 # Runs a command against a cluster that has stand-ins for the seeds' images; as root.
 #
 #   seeds.sh machine RONDE COMMAND...   on a cluster of this machine, which RONDE runs
-#   seeds.sh cluster RONDE COMMAND...   on the real Kubernetes of cluster.sh, where RONDE is the operator
+#   seeds.sh cluster IMAGE COMMAND...   on the real Kubernetes of cluster.sh, with the operator of the chart from IMAGE
 #
-# RONDE is the built program; COMMAND finds the cluster in RONDE_SEEDS_KUBECONFIG. The seeds' texts are in RONDE_SEEDS, by
-# default beside the checkout; without them there is no need of their images. IMAGE may name one more archive to load.
+# RONDE is the built program, IMAGE the archive of `make image`; COMMAND finds the cluster in RONDE_SEEDS_KUBECONFIG. The seeds' texts are in RONDE_SEEDS, by
+# default beside the checkout; without them there is no need of their images. ARCHIVE may name one more archive to load.
 # There are room and GPUs for what the seeds ask for. No registry of the world answers: arena asks for each image always,
 # and what is stored is used. What was skipped is counted. Everything is stopped and removed at the end.
 set -euo pipefail
@@ -21,6 +21,7 @@ source "$HERE/processes.sh"
 RONDE_SEEDS=$(realpath -m "${RONDE_SEEDS:-$HERE/../../shared/seeds}")
 where=$1
 ronde=$(realpath "$2")
+image=$ronde
 shift 2
 dir=$(mktemp -d)
 
@@ -42,11 +43,21 @@ load_machine() { of_the_machine image load "$1"; }
 
 start_cluster() {
     RONDE_SEEDS_KUBECONFIG=$KUBECONFIG
-    start "$dir" operator "$ronde" operator --kubeconfig "$KUBECONFIG"
-    wait_until "$dir" operator "$("$HERE/peers.sh" path kubectl)" get queue default
+    load_cluster "$image"
+    "$("$HERE/peers.sh" path helm)" install ronde "$HERE/../charts/ronde" --namespace ronde-system --create-namespace \
+        --wait --timeout "${READY_SECONDS}s" >/dev/null || {
+        say_operator
+        die "the operator is not ready"
+    }
 }
 
-stop_cluster() { stop "$dir" operator ronde; }
+# The cluster goes as a whole.
+stop_cluster() { :; }
+
+say_operator() {
+    kubectl get pods --namespace ronde-system >&2
+    kubectl logs --namespace ronde-system --selector app.kubernetes.io/name=ronde --prefix --tail 40 >&2 || true
+}
 
 # load_cluster ARCHIVE
 load_cluster() { "$HERE/cluster.sh" push "$1"; }
@@ -72,11 +83,11 @@ if [[ -d $RONDE_SEEDS ]]; then
     load "$dir/seeds.tar"
     rm "$dir/seeds.tar"
 fi
-[[ -z ${IMAGE-} ]] || load "$IMAGE"
+[[ -z ${ARCHIVE-} ]] || load "$ARCHIVE"
 export RONDE_SEEDS RONDE_SEEDS_FRAMEWORK RONDE_SEEDS_KUBECONFIG RONDE_SKIPS=$dir/skips
 touch "$RONDE_SKIPS"
 "$@" || {
-    [[ ! -f $dir/operator.log ]] || tail -n 40 "$dir/operator.log" >&2
+    [[ $where == machine ]] || say_operator
     exit 1
 }
 sort "$RONDE_SKIPS"

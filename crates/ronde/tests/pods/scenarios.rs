@@ -103,11 +103,6 @@ fn shares() {
 }
 
 #[test]
-fn sizes() {
-    check("sizes");
-}
-
-#[test]
 fn training_job() {
     if variable("RONDE_SCENARIOS_KUBECONFIG").is_none() {
         return skip("on nodes of our own workers leave by themselves, see seed 002 (`make e2e` runs this test)");
@@ -130,7 +125,6 @@ fn every_scenario_is_run() {
             "queues",
             "rights",
             "shares",
-            "sizes",
             "training_job"
         ]
     );
