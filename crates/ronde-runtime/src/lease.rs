@@ -109,9 +109,9 @@ impl Election {
         Self { duration_seconds: FOR_GOOD_SECONDS, ..self }
     }
 
-    /// Returns how often the lease is renewed or tried: every two seconds of fifteen.
+    /// Returns how often the lease is renewed or tried: every two seconds of fifteen, also by who takes it for good.
     fn pace(&self) -> Duration {
-        self.duration() * 2 / 15
+        self.duration().min(DURATION) * 2 / 15
     }
 
     /// Returns how long the holder may fail to renew before it has lost: a third of the duration before the others begin, for
