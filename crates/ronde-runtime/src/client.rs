@@ -149,7 +149,108 @@ fn is_collection(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        future::pending,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
     use super::*;
+    use crate::{causes::Causes, telemetry::health::Check};
+
+    /// A server that does as it is told with its first requests, and answers the others well.
+    struct Server {
+        client: Client,
+        telemetry: Telemetry,
+        requests: Arc<AtomicUsize>,
+    }
+
+    impl Server {
+        fn that(first: fn() -> Option<Response<Body>>, term: Option<Term>) -> Self {
+            let requests = Arc::<AtomicUsize>::default();
+            let counted = requests.clone();
+            let service = service_fn(move |_: Request<Body>| {
+                let is_first = counted.fetch_add(1, Ordering::Relaxed) == 0;
+                async move {
+                    match first() {
+                        Some(answer) if is_first => Ok::<_, Error>(answer),
+                        None if is_first => pending().await,
+                        _ => Ok(Response::new(Body::from(b"{}".to_vec()))),
+                    }
+                }
+            });
+            let telemetry = Telemetry::default();
+            let overseer = Overseer { telemetry: telemetry.clone(), term };
+            Self { client: oversee(Client::new(service, "default"), overseer), telemetry, requests }
+        }
+
+        async fn ask(&self) -> Result<StatusCode, String> {
+            let request =
+                Request::post("/api/v1/namespaces/a/pods").body(Body::from(b"{}".to_vec())).expect("a request");
+            self.client.send(request).await.map(|answer| answer.status()).map_err(|error| Causes(&error).to_string())
+        }
+
+        fn counted(&self) -> Vec<String> {
+            let page = self.telemetry.metrics.render([&REQUESTS]);
+            page.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+        }
+    }
+
+    fn fine() -> Option<Response<Body>> {
+        Some(Response::new(Body::empty()))
+    }
+
+    fn busy() -> Option<Response<Body>> {
+        let answer = Response::builder().status(429).header(RETRY_AFTER, "7");
+        Some(answer.body(Body::empty()).expect("an answer"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_sent_when_the_term_is_over() {
+        let term = Term::until(Instant::now() + Duration::from_secs(10));
+        let server = Server::that(fine, Some(term));
+        assert_eq!(server.ask().await, Ok(StatusCode::OK));
+        // As after SIGSTOP and SIGCONT: nothing of this process has run meanwhile.
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert!(server.ask().await.expect_err("it is over").contains("no longer the active one"));
+        assert_eq!(server.requests.load(Ordering::Relaxed), 1);
+        assert_eq!(
+            server.counted(),
+            [
+                "ronde_client_requests_total{verb=\"create\",code=\"200\"} 1",
+                "ronde_client_requests_total{verb=\"create\",code=\"fenced\"} 1"
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_busy_server_refuses_is_sent_again_when_it_says() {
+        let (server, begun) = (Server::that(busy, None), Instant::now());
+        assert_eq!(server.ask().await, Ok(StatusCode::OK));
+        assert_eq!(begun.elapsed().as_secs(), 7);
+        assert_eq!(server.counted().len(), 2, "the refusal is counted too");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_term_that_ends_during_a_pause_ends_the_request() {
+        let term = Term::until(Instant::now() + Duration::from_secs(5));
+        let server = Server::that(busy, Some(term));
+        assert!(server.ask().await.is_err());
+        assert_eq!(server.requests.load(Ordering::Relaxed), 1, "it is not sent again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_never_answered_ends() {
+        let (server, begun) = (Server::that(|| None, None), Instant::now());
+        assert!(server.ask().await.expect_err("no answer").contains("did not answer within 30 s"));
+        assert_eq!(begun.elapsed().as_secs(), 30);
+        let is_silent = |check: &Check| check.name == "api-server" && check.state.is_err();
+        assert!(server.telemetry.health.readiness(Instant::now()).iter().any(is_silent));
+        assert_eq!(server.ask().await, Ok(StatusCode::OK));
+        assert!(!server.telemetry.health.readiness(Instant::now()).iter().any(is_silent));
+    }
 
     #[test]
     fn requests_have_verbs() {

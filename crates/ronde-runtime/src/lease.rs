@@ -35,7 +35,7 @@ const RELEASES_MAX: usize = 3;
 pub struct Term(Arc<Mutex<Option<Instant>>>);
 
 impl Term {
-    fn until(end: Instant) -> Self {
+    pub(crate) fn until(end: Instant) -> Self {
         Self(Arc::new(Mutex::new(Some(end))))
     }
 
@@ -109,9 +109,9 @@ impl Election {
         Self { duration_seconds: FOR_GOOD_SECONDS, ..self }
     }
 
-    /// Returns how often the lease is renewed or tried: every two seconds of fifteen.
+    /// Returns how often the lease is renewed or tried: every two seconds of fifteen, also by who takes it for good.
     fn pace(&self) -> Duration {
-        self.duration() * 2 / 15
+        self.duration().min(DURATION) * 2 / 15
     }
 
     /// Returns how long the holder may fail to renew before it has lost: a third of the duration before the others begin, for
@@ -205,7 +205,7 @@ impl Election {
         }
     }
 
-    async fn try_release(&self) -> Result<(), kube::Error> {
+    async fn try_release(&mut self) -> Result<(), kube::Error> {
         for _ in 0..RELEASES_MAX {
             let mut lease = self.leases.get(&self.name).await?;
             if lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref()) != Some(&self.identity) {

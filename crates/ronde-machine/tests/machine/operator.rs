@@ -77,6 +77,17 @@ impl Operator {
         Ok(())
     }
 
+    fn is_ready(&self) -> bool {
+        self.telemetry.health.readiness(Instant::now()).iter().all(|check| check.state.is_ok())
+    }
+
+    /// Checks that its metrics have these lines.
+    #[track_caller]
+    fn tells(&self, lines: &[&str]) {
+        let page = self.telemetry.metrics.render(ronde_control::metrics::of_operator());
+        lines.iter().for_each(|line| assert!(page.lines().any(|told| told == *line), "{line} is missing:\n{page}"));
+    }
+
     /// From now on no request gets through, and none is answered.
     fn cut(&self) {
         self.line.lock().is_cut = true;
@@ -185,6 +196,10 @@ async fn one_that_is_stopped_makes_way_at_once() -> anyhow::Result<()> {
     let second = Operator::start(&cluster, "second");
     second.waits().await?;
     let node = job_that_runs(&cluster).await?;
+    assert!(first.is_ready() && second.is_ready(), "one that stands by is ready, too");
+    first.tells(&["ronde_operator_active 1", "ronde_scheduler_pod_placement_seconds_count 2"]);
+    first.tells(&["ronde_scheduler_steps_total{step=\"bind\",outcome=\"done\"} 2"]);
+    second.tells(&["ronde_operator_active 0"]);
     first.stop.cancel();
     let (ended, _) = first.task.await?;
     ended?;
