@@ -15,7 +15,7 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use parking_lot::Mutex;
 use ronde_apiserver::ServiceNetwork;
-use ronde_images::registry::RegistryError;
+use ronde_images::{registry::RegistryError, unpack::Rights};
 use ronde_runtime::runner::Clock;
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -115,7 +115,8 @@ impl Prepared {
             Wish::None => Tried::default(),
             _ => try_out(&options.program, &folder).await.map_err(|source| StartError::Probe { source })?,
         };
-        let is_root = options.home.is_none();
+        // As images are marked when they are unpacked.
+        let is_root = Rights::of_caller().is_of_machine();
         let (isolation, mut missing) =
             probe::choose(options.wish, &tried, is_root).map_err(|missing| StartError::Isolation { missing })?;
         if let Some(home) = &mut options.home {
@@ -189,6 +190,7 @@ impl Prepared {
         let pressure = watch::Sender::new(None);
         let images = ImagesOptions {
             store: ronde_images::Store::new(options.data_dir.join("images")),
+            node: folder.clone(),
             wanted: options.images,
             isolation,
             registries: options.registries,

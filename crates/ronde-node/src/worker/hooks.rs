@@ -96,7 +96,9 @@ impl Worker {
                 }
             }
             Note::PodEvent(event) => self.record_event(&event),
-            Note::Files { container, image, failed } => self.take_files(&container, &image, failed),
+            Note::Files { container, image, credentials, failed } => {
+                self.take_files(&container, &image, credentials, failed);
+            }
             Note::Event { container, reason, message } => self.event(Severity::Warning, &container, reason, message),
         }
     }

@@ -79,6 +79,8 @@ pub enum Note {
     Files {
         container: String,
         image: String,
+        /// The secrets that were shown to the registry.
+        credentials: Vec<String>,
         failed: Option<Cause>,
     },
     /// Something is worth telling, as an event.
