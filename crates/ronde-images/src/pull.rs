@@ -112,9 +112,7 @@ async fn resolve_for(
     }
     let Fetched { digest, bytes, document } = found;
     match document {
-        Document::Manifest(manifest) => {
-            Ok(Resolved { digest, manifest, bytes, repository: Arc::new(repository) })
-        }
+        Document::Manifest(manifest) => Ok(Resolved { digest, manifest, bytes, repository: Arc::new(repository) }),
         Document::Index(_) => Err(RegistryError::Protocol {
             host: name.registry().to_owned(),
             what: "an entry of an image index is an index itself".to_owned(),

@@ -20,8 +20,8 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT, XattrFlags,
-        chownat, fchmod, fchown, fsetxattr, fstat, futimens, linkat, makedev, mkdirat, mknodat, openat, openat2, statat,
+        AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT, XattrFlags, chownat,
+        fchmod, fchown, fsetxattr, fstat, futimens, linkat, makedev, mkdirat, mknodat, openat, openat2, statat,
         symlinkat, unlinkat, utimensat,
     },
     io::Errno,

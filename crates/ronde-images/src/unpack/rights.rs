@@ -81,7 +81,11 @@ mod tests {
             ("the machine", "         0          0 4294967295\n", ALL_IDS),
             ("one user", "         0       1000          1\n", 1),
             ("a lent range", "         0       1000          1\n         1     100000      65535\n", 65_536),
-            ("a range that does not begin there", "         0       1000          1\n       100     100000      65535\n", 1),
+            (
+                "a range that does not begin there",
+                "         0       1000          1\n       100     100000      65535\n",
+                1,
+            ),
             ("nothing", "", 0),
         ] {
             assert_eq!(ids_from_zero(map), expected, "{what}");

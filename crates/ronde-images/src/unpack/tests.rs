@@ -66,6 +66,20 @@ fn folders_keep_their_times_whatever_comes_into_them() {
 }
 
 #[test]
+fn numbers_are_octal_or_binary() {
+    for (what, field, expected) in [
+        ("octal", &b"0000755\0"[..], Some(0o755)),
+        ("nothing", b"\0\0\0\0\0\0\0\0", Some(0)),
+        ("a user of OpenShift, as GNU tar writes it", b"\x80\0\0\0\x3b\xa2\xf1\x20", Some(1_000_534_304)),
+        ("twelve bytes", b"\x80\0\0\0\0\0\0\x02\0\0\0\0", Some(2 << 32)),
+        ("below zero", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", None),
+        ("letters", b"nonsense", None),
+    ] {
+        assert_eq!(header::number(field).ok(), expected, "{what}");
+    }
+}
+
+#[test]
 fn entries_become_files() {
     check("a file", &[(b'0', "a", "1")], "a=1");
     check("folders are made", &[(b'0', "./x/y/a", "1")], "x/, x/y/, x/y/a=1");

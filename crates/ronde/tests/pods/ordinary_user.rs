@@ -94,7 +94,8 @@ fn files_of_an_image_have_their_owners_where_ids_are_lent() {
     assert_eq!(logs_of(&home, "owned"), seen(1234, 55));
     let other = r#"{"spec":{"securityContext":{"runAsUser":4242,"runAsGroup":77}}}"#;
     home.succeed(&format!("kubectl run other --image test/owned:1 --restart Never --overrides '{other}'"));
-    let denied = "stat: can't stat '/home/app/mine': Permission denied\ncat: can't open '/home/app/mine': Permission denied\n";
+    let denied =
+        "stat: can't stat '/home/app/mine': Permission denied\ncat: can't open '/home/app/mine': Permission denied\n";
     let lines = seen(4242, 77).replace("1234:55 600 /home/app/mine\nsecret\n", denied);
     assert_eq!(logs_of(&home, "other"), lines);
     assert_eq!(owners_in(&sandbox.path("data/images/layers")), [USER, LENT + 1233]);
