@@ -101,6 +101,7 @@ fn files_of_an_image_have_their_owners_where_ids_are_lent() {
     assert_eq!(owners_in(&sandbox.path("data/images/layers")), [USER, LENT + 1233]);
 
     // 2. Without a cluster too. Removing needs the same rights as adding.
+    home.succeed("kubectl delete pod owned other --timeout 60s");
     user.ronde("down");
     assert_eq!(user.stdout("image list -o name"), "test/owned:1\n");
     user.ronde("image remove test/owned:1");
