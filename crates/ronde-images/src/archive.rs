@@ -24,7 +24,7 @@ use crate::{
     },
     reference,
     store::{Adding, Progress, Store, StoreError},
-    unpack::{self, BLOCK, Options, UnpackError, file_header},
+    unpack::{self, BLOCK, Options, Rights, UnpackError, file_header},
     zstd,
 };
 
@@ -65,7 +65,7 @@ pub enum ArchiveError {
     TooMany,
     #[error("there is no image `{0}`")]
     Missing(String),
-    #[error("the packed layers of `{0}` were removed to free disk space; pull or load it again")]
+    #[error("the packed layers of `{0}` were removed to free disk space; load it again, or remove and pull it")]
     Unpacked(String),
 }
 
@@ -99,7 +99,7 @@ pub fn load(
             reader.read_exact(&mut start)?;
             let whole = buffered(io::Read::chain(&start[..], reader));
             // Its files are ours: owners mean nothing outside of layers.
-            let options = Options { as_root: false, ..Options::of_caller() };
+            let options = Options { rights: Rights::Own, ..Options::of_caller() };
             let mut decoder: Box<dyn io::BufRead> = match packed(start) {
                 Compression::None => Box::new(whole),
                 Compression::Gzip => Box::new(buffered(flate2::bufread::MultiGzDecoder::new(whole))),

@@ -50,6 +50,11 @@ impl PullError {
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Registry { reason, .. } if reason.is_missing())
     }
+
+    /// Tells whether the disk was full.
+    pub fn is_out_of_room(&self) -> bool {
+        matches!(self, Self::Store { reason, .. } if reason.is_out_of_room())
+    }
 }
 
 /// An image as its registry has it.
@@ -59,7 +64,7 @@ pub struct Resolved {
     pub digest: Digest,
     pub manifest: Manifest,
     bytes: Bytes,
-    repository: Repository,
+    repository: Arc<Repository>,
 }
 
 /// An image that is here now.
@@ -107,7 +112,7 @@ async fn resolve_for(
     }
     let Fetched { digest, bytes, document } = found;
     match document {
-        Document::Manifest(manifest) => Ok(Resolved { digest, manifest, bytes, repository }),
+        Document::Manifest(manifest) => Ok(Resolved { digest, manifest, bytes, repository: Arc::new(repository) }),
         Document::Index(_) => Err(RegistryError::Protocol {
             host: name.registry().to_owned(),
             what: "an entry of an image index is an index itself".to_owned(),
@@ -116,9 +121,17 @@ async fn resolve_for(
 }
 
 impl Resolved {
-    /// Fetches what is missing of the image, unpacks it, and gives it a name.
+    /// Returns how much of the disk the image takes, about: packed, and unpacked two or three times as much.
+    pub fn bytes_needed(&self) -> u64 {
+        self.manifest.descriptors().fold(0_u64, |sum, part| sum.saturating_add(part.size)).saturating_mul(4)
+    }
+
+    /// Fetches what is missing of the image, unpacks it, and gives it a name. May be repeated.
+    ///
+    /// # Errors
+    /// As [`pull`].
     pub async fn store(
-        self,
+        &self,
         store: &Store,
         name: &Reference,
         progress: Arc<dyn Progress>,
@@ -132,16 +145,16 @@ impl Resolved {
         })
     }
 
-    async fn store_as(self, store: &Store, name: &Reference, progress: Arc<dyn Progress>) -> Result<Pulled, Fault> {
-        let Self { digest, manifest, bytes, repository } = self;
+    async fn store_as(&self, store: &Store, name: &Reference, progress: Arc<dyn Progress>) -> Result<Pulled, Fault> {
+        let digest = self.digest;
         // 1. take the right to add
         let store = store.clone();
         let adding = blocking(move || store.adding()).await?;
         // 2. the documents
-        let pull = Pull::new(repository, adding, progress);
-        pull.put_manifest(digest, bytes).await?;
-        let config_bytes = pull.fetch(&manifest.config).await?;
-        pull.progress.done(&manifest.config);
+        let pull = Pull::new(self.repository.clone(), adding, progress);
+        pull.put_manifest(digest, self.bytes.clone()).await?;
+        let config_bytes = pull.fetch(&self.manifest.config).await?;
+        pull.progress.done(&self.manifest.config);
         let adding = pull.adding.clone();
         let (manifest, config) = blocking(move || adding.documents(digest)).await?;
         // 3. the layers, each unpacked when it is here
@@ -186,7 +199,7 @@ async fn blocking<T: Send + 'static>(
 
 /// A pull under way.
 struct Pull {
-    repository: Repository,
+    repository: Arc<Repository>,
     adding: Adding,
     progress: Arc<dyn Progress>,
     downloads: Semaphore,
@@ -194,7 +207,7 @@ struct Pull {
 }
 
 impl Pull {
-    fn new(repository: Repository, adding: Adding, progress: Arc<dyn Progress>) -> Self {
+    fn new(repository: Arc<Repository>, adding: Adding, progress: Arc<dyn Progress>) -> Self {
         let (downloads, unpacks) = (Semaphore::new(DOWNLOADS_MAX), Semaphore::new(UNPACKS_MAX));
         Self { repository, adding, progress, downloads, unpacks }
     }
@@ -217,6 +230,13 @@ impl Pull {
     }
 
     async fn fetch_layer(&self, layer: &Descriptor, diff_id: Digest) -> Result<u64, Fault> {
+        let adding = self.adding.clone();
+        // Who is short of room has only the unpacked half of it, and that is enough.
+        if blocking(move || Ok(adding.has_layer(diff_id))).await? {
+            self.progress.begun(layer, layer.size);
+            self.progress.done(layer);
+            return Ok(0);
+        }
         let bytes = self.fetch(layer).await?;
         let _permit = self.unpacks.acquire().await;
         let (adding, layer, progress) = (self.adding.clone(), layer.clone(), Arc::clone(&self.progress));

@@ -29,6 +29,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     admission, disk,
+    images::credentials,
     lifecycle::Cause,
     net::ClusterView,
     node::Node,
@@ -207,8 +208,9 @@ impl Agent {
     fn users_of(&self, caches: &Caches, change: &Change) -> Vec<Key> {
         let name = &change.key.name;
         let uses = |pod: &&Arc<Pod>| {
-            let references = volumes::references(pod);
+            let mut references = volumes::references(pod);
             let names = if change.is::<Secret>() {
+                references.secrets.extend(credentials::names(pod).map(str::to_owned));
                 references.secrets
             } else if change.is::<ConfigMap>() {
                 references.config_maps

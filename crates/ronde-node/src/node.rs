@@ -4,13 +4,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr},
     os::unix::fs::MetadataExt as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use fs_err as fs;
+use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
-use ronde_runtime::runner::Clock;
+use ronde_runtime::{podstatus::node_of, runner::Clock};
 use tokio::sync::watch;
 
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
     gpus::Ledger,
     images::Images,
     machine::probe::Isolation,
-    net::Network,
+    net::{Network, NodeNetwork},
     sandbox::{
         cgroup::Hierarchy,
         layers::{self, Entry, Layer},
@@ -54,6 +55,7 @@ pub struct Node {
     pub shared: BTreeMap<String, PathBuf>,
     /// Folders of the machine that no pod sees: ours.
     pub hidden: Vec<String>,
+    /// The address of the machine, which is the first of them.
     pub host_ip: Ipv4Addr,
     pub gpus: Vec<String>,
     /// How many processes and threads each pod may have.
@@ -75,12 +77,17 @@ impl Node {
 
     /// The pods that have a folder.
     pub fn uids_on_disk(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.pods()) else { return Vec::new() };
-        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+        uids_on_disk(&self.pods())
     }
 
-    pub fn host_ip(&self) -> IpAddr {
-        self.host_ip.into()
+    /// Returns the address of a pod's node.
+    pub fn host_ip_of(&self, pod: &Pod) -> IpAddr {
+        self.further_network_of(pod).map_or(self.host_ip, |node| node.address).into()
+    }
+
+    /// Returns the network of a pod's node, if that is not the machine's.
+    pub fn further_network_of(&self, pod: &Pod) -> Option<&NodeNetwork> {
+        self.network.as_ref()?.node(node_of(pod))
     }
 
     /// Decides what of the machine's files a container sees, as they are now.
@@ -89,6 +96,12 @@ impl Node {
         let mounts = layers::mount_points(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
         layers::plan(&mounts, files, &list)
     }
+}
+
+/// Lists the pods that have a folder in this one.
+pub fn uids_on_disk(pods: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(pods) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
 
 fn list(folder: &str) -> BTreeMap<String, Entry> {

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     io,
     net::{Ipv4Addr, SocketAddr},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -15,7 +16,7 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use parking_lot::Mutex;
 use ronde_apiserver::ServiceNetwork;
-use ronde_images::registry::RegistryError;
+use ronde_images::{registry::RegistryError, unpack::Rights};
 use ronde_runtime::runner::Clock;
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -30,15 +31,22 @@ use crate::{
         probe::{self, Isolation, Missing, Tried, Wish},
         rootless::Home,
     },
-    net::{NetError, Network, NetworkOptions, NetworkPlace, SubnetLock, Subnets},
-    node::{CLUSTER_DOMAIN, Node},
+    net::{FurtherNode, NetError, Network, NetworkOptions, NetworkPlace, SubnetLock, Subnets},
+    node::{CLUSTER_DOMAIN, Node, uids_on_disk},
     objects::{self, Division},
     sandbox::cgroup::Hierarchy,
-    worker::{exec, sandbox},
+    supervisor::{client, folder::PodFolder},
+    worker::{
+        exec,
+        sandbox::{self, Made},
+    },
 };
 
 /// Where control groups are.
 pub const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// Each takes a thread and some milliseconds of the start; who wants more nodes wants to see them scheduled.
+const NODE_NETWORKS_MAX: usize = 31;
 
 /// A rank has a few hundred threads, and a pod some ranks.
 const POD_PROCESSES_MAX: u64 = 16_384;
@@ -115,7 +123,8 @@ impl Prepared {
             Wish::None => Tried::default(),
             _ => try_out(&options.program, &folder).await.map_err(|source| StartError::Probe { source })?,
         };
-        let is_root = options.home.is_none();
+        // As images are marked when they are unpacked.
+        let is_root = Rights::of_caller().is_of_machine();
         let (isolation, mut missing) =
             probe::choose(options.wish, &tried, is_root).map_err(|missing| StartError::Isolation { missing })?;
         if let Some(home) = &mut options.home {
@@ -156,11 +165,13 @@ impl Prepared {
         let Self { options, isolation, subnets, mut missing, instance, subnet_lock } = self;
         let folder = options.data_dir.join("node");
         let facts = Facts::read(&folder);
+        let names = objects::names(&facts, options.division.nodes);
         // 1. The network, if pods have one.
         let network = match subnets {
             None => None,
             Some(_) => {
-                let (network, lacks) = open_network(&options, &folder, &instance, api_server).await?;
+                let (network, lacks) =
+                    open_network(&options, &instance, api_server, further_nodes(&folder, &names)).await?;
                 missing.extend(lacks);
                 Some(network)
             }
@@ -170,14 +181,17 @@ impl Prepared {
         let hierarchy = Hierarchy::probe(Path::new(CGROUPS), &instance);
         missing.extend(missing_limits(&hierarchy));
         let host_ip = network.as_ref().map_or(Ipv4Addr::LOCALHOST, Network::host_ip);
-        let names = objects::names(&facts, options.division.nodes);
         let clock = Clock::real();
         // 3. The objects that say so.
         let now = clock.now();
         let hidden = vec![options.data_dir.to_string_lossy().into_owned()];
         let files = MachineFiles::new(isolation, &hidden, &options.machine_env, options.images);
         let files = files.map_err(|source| StartError::Probe { source })?;
-        let node = |name: &String| objects::build(name, &facts, &options.division, &host_ip.to_string(), now);
+        let address = |name: &String| network.as_ref()?.node(name).map(|node| node.address);
+        let node = |name: &String| {
+            let address = address(name).unwrap_or(host_ip).to_string();
+            objects::build(name, &facts, &options.division, &address, now)
+        };
         let nodes = names.iter().map(|name| objects::with_files(node(name), &files));
         let announce = objects::announce(&client, nodes.collect()).await;
         announce.map_err(|source| StartError::Announce { source: Box::new(source) })?;
@@ -189,6 +203,7 @@ impl Prepared {
         let pressure = watch::Sender::new(None);
         let images = ImagesOptions {
             store: ronde_images::Store::new(options.data_dir.join("images")),
+            node: folder.clone(),
             wanted: options.images,
             isolation,
             registries: options.registries,
@@ -273,20 +288,37 @@ pub fn place(options: &Options) -> io::Result<NetworkPlace> {
 
 async fn open_network(
     options: &Options,
-    folder: &Path,
     instance: &str,
     api_server: SocketAddr,
+    nodes: Vec<FurtherNode>,
 ) -> Result<(Network, Vec<Missing>), StartError> {
     let opened = Network::open(NetworkOptions {
         instance: instance.to_owned(),
-        state_dir: folder.to_owned(),
+        state_dir: options.data_dir.join("node"),
         place: place(options).map_err(|source| StartError::Probe { source })?,
         api_server,
         cluster_domain: CLUSTER_DOMAIN.to_owned(),
         resolv_conf: PathBuf::from("/etc/resolv.conf"),
+        nodes,
     });
     let (network, missing) = opened.await.map_err(|source| StartError::Network { source })?;
     Ok((network, missing.into_iter().map(|one| Missing::new(one.what, one.consequence)).collect()))
+}
+
+/// Lists the nodes that get a network of their own, with the networks that pods have been using all along.
+fn further_nodes(folder: &Path, names: &[String]) -> Vec<FurtherNode> {
+    let mut used = BTreeMap::new();
+    for uid in uids_on_disk(&folder.join("pods")) {
+        let pod = PodFolder(folder.join("pods").join(uid));
+        if let Ok(Some(Made { node: Some(node), .. })) = sandbox::read(&pod)
+            && let Ok(Some(supervisor)) = client::living(&pod)
+            && let Ok(netns) = fs_err::File::open(format!("/proc/{supervisor}/ns/net"))
+        {
+            used.insert(node, OwnedFd::from(netns.into_file()));
+        }
+    }
+    let further = names.iter().skip(1).take(NODE_NETWORKS_MAX);
+    further.map(|name| FurtherNode { name: name.clone(), netns: used.remove(name) }).collect()
 }
 
 /// Pods that have been running all along keep their addresses; this comes before any new pod gets one.

@@ -15,14 +15,15 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags, chownat,
-        fchmod, fchown, fgetxattr, flistxattr, fsetxattr, fstat, ftruncate, futimens, linkat, mkdirat, mknodat, openat,
+        AtFlags, CWD, Dir, FileType, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, XattrFlags, chownat, fchmod,
+        fchown, fgetxattr, flistxattr, fsetxattr, fstat, ftruncate, futimens, linkat, mkdirat, mknodat, openat,
         readlinkat, seek, statat, symlinkat, unlinkat, utimensat,
     },
     io::Errno,
 };
 
 use super::{Image, Store, StoreError};
+use crate::unpack::Rights;
 
 /// What the kernel takes for one attribute, and for the names of all.
 const ATTRIBUTE_MAX: usize = 64 << 10;
@@ -46,9 +47,9 @@ impl Store {
 /// As [`Store::flatten`].
 pub fn flatten<P: AsRef<Path>>(layers: &[P], into: &Path) -> io::Result<()> {
     let target = open_folder(CWD, into)?;
-    let as_root = rustix::process::geteuid().is_root();
+    let rights = Rights::of_caller();
     for layer in layers {
-        let mut copy = Copy { as_root, links: BTreeMap::new(), target: target.as_fd() };
+        let mut copy = Copy { rights, links: BTreeMap::new(), target: target.as_fd() };
         copy.folder(&open_folder(CWD, layer.as_ref())?, &target, b".")?;
     }
     Ok(())
@@ -56,7 +57,7 @@ pub fn flatten<P: AsRef<Path>>(layers: &[P], into: &Path) -> io::Result<()> {
 
 /// One layer on its way.
 struct Copy<'a> {
-    as_root: bool,
+    rights: Rights,
     /// Where files with several names are already.
     links: BTreeMap<(u64, u64), Vec<u8>>,
     target: BorrowedFd<'a>,
@@ -109,8 +110,7 @@ impl Copy<'_> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
         let target = openat(to, name, flags, Mode::from_raw_mode(0o600))?;
         copy_content(&source, &target, u64::try_from(stat.st_size).unwrap_or(0))?;
-        self.dress(&source, &target, stat)?;
-        Ok(futimens(&target, &times(stat))?)
+        self.dress(&source, &target, stat)
     }
 
     fn other(&self, from: &OwnedFd, to: &OwnedFd, name: &[u8], stat: &Stat) -> io::Result<()> {
@@ -120,31 +120,26 @@ impl Copy<'_> {
         } else {
             mknodat(to, name, kind, Mode::from_raw_mode(stat.st_mode), stat.st_rdev)?;
         }
-        if self.as_root {
-            let (uid, gid) = owner(stat);
-            chownat(to, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+        if let Some((user, group)) = self.rights.owner(stat.st_uid, stat.st_gid) {
+            chownat(to, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
         }
         Ok(utimensat(to, name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     /// Gives a file or folder what the original has besides its content. The owner first: it takes away from the mode.
     fn dress(&self, from: &OwnedFd, to: &OwnedFd, stat: &Stat) -> io::Result<()> {
-        if self.as_root {
-            let (uid, gid) = owner(stat);
-            fchown(to, uid, gid)?;
+        if let Some((user, group)) = self.rights.owner(stat.st_uid, stat.st_gid) {
+            fchown(to, Some(user), Some(group))?;
         }
         fchmod(to, Mode::from_raw_mode(stat.st_mode))?;
-        copy_attributes(from, to)
+        copy_attributes(from, to)?;
+        Ok(futimens(to, &times(stat))?)
     }
 }
 
 fn open_folder(at: impl AsFd, path: impl rustix::path::Arg) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(at, path, flags, Mode::empty())?)
-}
-
-fn owner(stat: &Stat) -> (Option<Uid>, Option<Gid>) {
-    (Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))
 }
 
 fn times(stat: &Stat) -> Timestamps {

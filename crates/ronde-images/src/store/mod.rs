@@ -69,6 +69,18 @@ pub enum StoreError {
     Missing(String),
 }
 
+impl StoreError {
+    /// Tells whether the disk is full.
+    pub fn is_out_of_room(&self) -> bool {
+        match self {
+            Self::Io(error) | Self::Unpack { source: UnpackError::Write { source: error, .. }, .. } => {
+                matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        }
+    }
+}
+
 /// The store in a folder. Nothing is made until something is put in.
 #[derive(Debug, Clone)]
 pub struct Store {

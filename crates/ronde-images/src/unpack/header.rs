@@ -222,10 +222,9 @@ fn text(field: &[u8]) -> &[u8] {
 pub fn number(field: &[u8]) -> io::Result<u64> {
     let wrong = || invalid("a number cannot be read");
     if field[0] & 0x80 != 0 {
-        let (high, low) = field.split_at(field.len().saturating_sub(8));
-        let is_small = high.iter().all(|byte| matches!(byte, 0 | 0x80)) && low.len() == 8 && !high.is_empty();
-        let bytes = low.try_into().map_err(|_| wrong())?;
-        return if is_small { Ok(u64::from_be_bytes(bytes)) } else { Err(wrong()) };
+        let digits = [field[0] & 0x7f].into_iter().chain(field[1..].iter().copied());
+        let read = digits.map(u64::from).try_fold(0_u64, |sum, byte| sum.checked_mul(256)?.checked_add(byte));
+        return read.ok_or_else(wrong);
     }
     let text = std::str::from_utf8(field).map_err(|_| wrong())?;
     let digits = text.trim_matches(|letter| matches!(letter, '\0' | ' '));

@@ -6,6 +6,7 @@
 
 mod content;
 mod header;
+mod rights;
 mod sparse;
 #[cfg(test)]
 mod tests;
@@ -19,15 +20,18 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags,
-        chownat, fchmod, fchown, fsetxattr, futimens, linkat, makedev, mkdirat, mknodat, openat, openat2, statat,
+        AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT, XattrFlags, chownat,
+        fchmod, fchown, fsetxattr, fstat, futimens, linkat, makedev, mkdirat, mknodat, openat, openat2, statat,
         symlinkat, unlinkat, utimensat,
     },
     io::Errno,
 };
 
 use self::content::{PutError, padding, skip};
-pub use self::header::{BLOCK, Header, Kind, read as read_header, write as file_header};
+pub use self::{
+    header::{BLOCK, Header, Kind, read as read_header, write as file_header},
+    rights::Rights,
+};
 
 /// The largest images of frameworks have about 300 000 files in all of their layers.
 pub const ENTRIES_MAX: u64 = 1_000_000;
@@ -61,8 +65,7 @@ pub enum UnpackError {
 /// How to unpack.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Root keeps owners and devices; for everybody else all files are their own.
-    pub as_root: bool,
+    pub rights: Rights,
     pub entries_max: u64,
     pub bytes_max: u64,
 }
@@ -70,8 +73,7 @@ pub struct Options {
 impl Options {
     /// Options for whoever runs this process.
     pub fn of_caller() -> Self {
-        let as_root = rustix::process::geteuid().is_root();
-        Self { as_root, entries_max: ENTRIES_MAX, bytes_max: BYTES_MAX }
+        Self { rights: Rights::of_caller(), entries_max: ENTRIES_MAX, bytes_max: BYTES_MAX }
     }
 }
 
@@ -95,6 +97,7 @@ pub fn unpack(reader: &mut impl BufRead, folder: &Path, options: Options) -> Res
         }
         tree.put(&header, reader)?;
     }
+    tree.leave().map_err(|error| failed(b"/", error))?;
     // Digests are of the whole stream, so the rest has to be read.
     let rest =
         io::copy(&mut io::Read::take(&mut *reader, PADDING_MAX + 1), &mut io::sink()).map_err(UnpackError::Read)?;
@@ -118,9 +121,17 @@ fn names(path: &[u8]) -> Result<Vec<&[u8]>, UnpackError> {
 struct Tree {
     root: OwnedFd,
     options: Options,
-    /// The folder of the entry before, and its path: most entries are in the same one. Forgotten when something is
-    /// removed, because only then a path can begin to mean something else.
-    parent: Option<(Vec<u8>, Rc<OwnedFd>)>,
+    /// The folder of the entry before: most entries are in the same one.
+    parent: Option<Parent>,
+}
+
+/// A folder that is being filled. That changes its time, which it gets back when it is left.
+struct Parent {
+    path: Vec<u8>,
+    folder: Rc<OwnedFd>,
+    times: Timestamps,
+    /// Whether its path may mean another folder by now: only after something was removed.
+    is_stale: bool,
 }
 
 impl Tree {
@@ -130,7 +141,7 @@ impl Tree {
         let Some((name, above)) = names.split_last() else {
             // The root folder itself.
             return if header.kind == Kind::Folder {
-                self.dress_folder(&self.root, header).map_err(wrap)
+                self.leave().and_then(|()| self.dress_folder(&self.root, header)).map_err(wrap)
             } else {
                 skip(reader, header.size + padding(header.size)).map_err(UnpackError::Read)
             };
@@ -155,12 +166,22 @@ impl Tree {
     fn parent(&mut self, above: &[&[u8]]) -> io::Result<Rc<OwnedFd>> {
         let path = joined(above);
         match &self.parent {
-            Some((known, folder)) if *known == path => Ok(Rc::clone(folder)),
+            Some(parent) if parent.path == path && !parent.is_stale => Ok(Rc::clone(&parent.folder)),
             _ => {
+                self.leave()?;
                 let folder = Rc::new(self.folder(above)?);
-                self.parent = Some((path, Rc::clone(&folder)));
+                let times = times_of(&folder)?;
+                self.parent = Some(Parent { path, folder: Rc::clone(&folder), times, is_stale: false });
                 Ok(folder)
             }
+        }
+    }
+
+    /// Gives the folder that was filled its time back.
+    fn leave(&mut self) -> io::Result<()> {
+        match self.parent.take() {
+            Some(parent) => Ok(futimens(&parent.folder, &parent.times)?),
+            None => Ok(()),
         }
     }
 
@@ -178,8 +199,10 @@ impl Tree {
         for (index, name) in names.iter().enumerate() {
             at = match open(&joined(&names[..=index])) {
                 Err(Errno::NOENT) => {
+                    let times = times_of(&at)?;
                     // A link that leads nowhere is there, and so refuses.
                     mkdirat(&at, *name, Mode::from_raw_mode(0o755))?;
+                    futimens(&at, &times)?;
                     open(&joined(&names[..=index]))?
                 }
                 other => other?,
@@ -216,7 +239,7 @@ impl Tree {
 
     /// Says that nothing of the layers below shows in a folder.
     fn make_opaque(&self, folder: &OwnedFd) -> io::Result<()> {
-        let name = OPAQUE_ATTRIBUTES[usize::from(!self.options.as_root)];
+        let name = OPAQUE_ATTRIBUTES[usize::from(!self.options.rights.is_of_machine())];
         Ok(fsetxattr(folder, name, b"y", XattrFlags::empty())?)
     }
 
@@ -253,7 +276,7 @@ impl Tree {
             // A whiteout as the overlay itself writes it.
             return self.hide(parent, name);
         }
-        if matches!(header.kind, Kind::Character | Kind::Block) && !self.options.as_root {
+        if matches!(header.kind, Kind::Character | Kind::Block) && !self.options.rights.is_of_machine() {
             return Ok(());
         }
         self.remove(parent, name)?;
@@ -268,9 +291,8 @@ impl Tree {
             }
             Kind::File | Kind::Folder => {}
         }
-        if self.options.as_root {
-            let (uid, gid) = owner(header);
-            chownat(parent, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+        if let Some((user, group)) = self.options.rights.owner(header.uid, header.gid) {
+            chownat(parent, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
         }
         Ok(utimensat(parent, name, &times(header), AtFlags::SYMLINK_NOFOLLOW)?)
     }
@@ -293,14 +315,15 @@ impl Tree {
 
     fn dress_folder(&self, folder: &OwnedFd, header: &Header) -> io::Result<()> {
         self.own(folder, header)?;
-        // Who is not root could not fill a folder that is closed to its owner, nor remove it.
-        let mode = if self.options.as_root { header.mode } else { header.mode | 0o700 };
+        // Who has no rights could not fill a folder that is closed to its owner, nor remove it.
+        let mode = if self.options.rights == Rights::Own { header.mode | 0o700 } else { header.mode };
         fchmod(folder, Mode::from_raw_mode(mode))?;
         let is_opaque = |(name, value): &(String, Vec<u8>)| OPAQUE_ATTRIBUTES.contains(&name.as_str()) && value == b"y";
         if header.attributes.iter().any(is_opaque) {
             self.make_opaque(folder)?;
         }
-        self.put_attributes(folder, header)
+        self.put_attributes(folder, header)?;
+        Ok(futimens(folder, &times(header))?)
     }
 
     fn put_hard_link(&self, parent: &OwnedFd, name: &[u8], header: &Header) -> io::Result<()> {
@@ -317,20 +340,25 @@ impl Tree {
             Some(FileType::Directory) => AtFlags::REMOVEDIR,
             Some(_) => AtFlags::empty(),
         };
-        self.parent = None;
+        if let Some(parent) = &mut self.parent {
+            parent.is_stale = true;
+        }
         Ok(unlinkat(parent, name, flags)?)
     }
 
     fn own(&self, file: &OwnedFd, header: &Header) -> io::Result<()> {
-        let (uid, gid) = owner(header);
-        if self.options.as_root { Ok(fchown(file, uid, gid)?) } else { Ok(()) }
+        match self.options.rights.owner(header.uid, header.gid) {
+            Some((user, group)) => Ok(fchown(file, Some(user), Some(group))?),
+            None => Ok(()),
+        }
     }
 
     /// Sets what an image may say; other marks of the overlay would let it show what it does not have.
     fn put_attributes(&self, file: &OwnedFd, header: &Header) -> io::Result<()> {
         for (name, value) in &header.attributes {
             let is_mark = name.starts_with("trusted.") || name.starts_with("user.overlay.");
-            let is_wanted = name.starts_with("user.") || (self.options.as_root && name == "security.capability");
+            let is_capability = self.options.rights != Rights::Own && name == "security.capability";
+            let is_wanted = name.starts_with("user.") || is_capability;
             if is_mark || !is_wanted {
                 continue;
             }
@@ -349,10 +377,6 @@ fn open_folder(parent: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
     Ok(openat(parent, name, flags, Mode::empty())?)
 }
 
-fn owner(header: &Header) -> (Option<Uid>, Option<Gid>) {
-    (Some(Uid::from_raw(header.uid)), Some(Gid::from_raw(header.gid)))
-}
-
 fn joined(names: &[&[u8]]) -> Vec<u8> {
     if names.is_empty() { b"/".to_vec() } else { names.join(&b'/') }
 }
@@ -366,7 +390,16 @@ fn kind_at(parent: &OwnedFd, name: &[u8]) -> io::Result<Option<FileType>> {
 }
 
 fn times(header: &Header) -> Timestamps {
+    modified_at(header.modified.seconds, header.modified.nanoseconds.into())
+}
+
+fn times_of(folder: &OwnedFd) -> io::Result<Timestamps> {
+    let stat = fstat(folder)?;
+    // The kernel has less than a second in it.
+    Ok(modified_at(stat.st_mtime, stat.st_mtime_nsec.try_into().unwrap_or(0)))
+}
+
+fn modified_at(seconds: i64, nanoseconds: i64) -> Timestamps {
     let keep = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    let modified = Timespec { tv_sec: header.modified.seconds, tv_nsec: header.modified.nanoseconds.into() };
-    Timestamps { last_access: keep, last_modification: modified }
+    Timestamps { last_access: keep, last_modification: Timespec { tv_sec: seconds, tv_nsec: nanoseconds } }
 }

@@ -37,7 +37,7 @@ fn show(folder: &Path, above: &str) -> Vec<String> {
         let path = format!("{above}{}", entry.file_name().to_string_lossy());
         let meta = entry.path().symlink_metadata().unwrap();
         if meta.is_dir() {
-            let name = if options().as_root { "trusted.overlay.opaque" } else { "user.overlay.opaque" };
+            let name = if options().rights.is_of_machine() { "trusted.overlay.opaque" } else { "user.overlay.opaque" };
             let is_opaque = rustix::fs::getxattr(entry.path(), name, &mut [0; 8]).is_ok();
             shown.push(format!("{path}/{}", if is_opaque { " (opaque)" } else { "" }));
             shown.extend(show(&entry.path(), &format!("{path}/")));
@@ -50,6 +50,33 @@ fn show(folder: &Path, above: &str) -> Vec<String> {
         }
     }
     shown
+}
+
+#[test]
+fn folders_keep_their_times_whatever_comes_into_them() {
+    let place = tempfile::tempdir().unwrap();
+    // The header of a folder comes before what is in it, after it, or in between.
+    let entries =
+        [(b'5', ".", ""), (b'5', "d", ""), (b'0', "d/a", "1"), (b'0', "e/a", "1"), (b'0', "d/a", "2"), (b'5', "e", "")];
+    let more = [(b'0', "e/b", "1"), (b'0', "d/.wh.x", "")];
+    unpack(&mut archive(&[&entries[..], &more[..]].concat()).as_slice(), place.path(), options()).unwrap();
+    for folder in ["", "d", "e"] {
+        assert_eq!(fs_err::metadata(place.path().join(folder)).unwrap().mtime(), 0, "`{folder}`");
+    }
+}
+
+#[test]
+fn numbers_are_octal_or_binary() {
+    for (what, field, expected) in [
+        ("octal", &b"0000755\0"[..], Some(0o755)),
+        ("nothing", b"\0\0\0\0\0\0\0\0", Some(0)),
+        ("a user of OpenShift, as GNU tar writes it", b"\x80\0\0\0\x3b\xa2\xf1\x20", Some(1_000_534_304)),
+        ("twelve bytes", b"\x80\0\0\0\0\0\0\x02\0\0\0\0", Some(2 << 32)),
+        ("below zero", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", None),
+        ("letters", b"nonsense", None),
+    ] {
+        assert_eq!(header::number(field).ok(), expected, "{what}");
+    }
 }
 
 #[test]

@@ -177,13 +177,7 @@ impl Watch {
             return;
         }
         let node = node.clone();
-        let task = tokio::task::spawn_blocking(move || match node.images.collect(&node.folder, &shortage) {
-            Ok(removed) if removed.names.is_empty() => {}
-            Ok(removed) => {
-                tracing::info!(images = removed.names.len(), bytes = removed.bytes, "removed images that no pod uses");
-            }
-            Err(error) => tracing::warn!(%error, "cannot remove images"),
-        });
+        let task = tokio::task::spawn_blocking(move || node.images.collect(&shortage));
         self.collection = Some((task, now));
     }
 

@@ -26,10 +26,8 @@ impl Credentials {
     /// Collects what a pod names. The service account's secrets are among them: the API server has put them there.
     pub fn of_pod(pod: &Pod, caches: &Caches) -> Self {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let references = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
-        let names = references.map(|reference| reference.name.as_str()).filter(|name| !name.is_empty());
         let find = |name: &str| caches.get::<Secret>(&Key::new(namespace, name));
-        Self::collect(namespace, names, &find)
+        Self::collect(namespace, names(pod), &find)
     }
 
     fn collect<'a>(
@@ -61,6 +59,12 @@ impl Credentials {
         }
         keyring
     }
+}
+
+/// Returns the names of the secrets that a pod shows to registries.
+pub fn names(pod: &Pod) -> impl Iterator<Item = &str> {
+    let references = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
+    references.map(|reference| reference.name.as_str()).filter(|name| !name.is_empty())
 }
 
 /// Reads the credentials of a secret; nothing if it has none.

@@ -21,7 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use ronde_images::{
     Digest, Image, Reference, Store,
-    pull::{self, PullError},
+    pull::{self, PullError, Resolved},
     registry::{Keyring, Registries, RegistriesOptions, RegistryError},
     store::{Quiet, Removed, StoreError},
 };
@@ -55,6 +55,8 @@ type Key = (Reference, Vec<String>);
 /// How the images of a node are used.
 pub struct ImagesOptions {
     pub store: Store,
+    /// The folder of the node, whose pods say what is in use.
+    pub node: PathBuf,
     pub wanted: Wanted,
     pub isolation: Isolation,
     /// Folders with the settings of registries.
@@ -66,17 +68,21 @@ pub struct ImagesOptions {
 /// The images of a node.
 pub struct Images {
     pub store: Store,
+    node: PathBuf,
     wanted: Wanted,
     can_show: bool,
     has_to_copy: bool,
     registries: Registries,
     user_home: Option<PathBuf>,
     clock: Clock,
-    asks: Puller<Key, Answer>,
+    asks: Puller<Key, Asked>,
     pulls: Puller<Key, Result<Pulled, String>>,
     /// Until when registries count as unreachable. Owned by those who ask them.
     unreachable: Mutex<BTreeMap<String, Timestamp>>,
 }
+
+/// What a registry answered, and the image if it has it.
+type Asked = (Answer, Option<Arc<Resolved>>);
 
 /// An image that has just come from its registry.
 #[derive(Debug, Clone, Copy)]
@@ -140,6 +146,7 @@ impl Images {
             RegistriesOptions { connect_timeout: CONNECT_MAX, ..RegistriesOptions::new(options.registries) };
         Ok(Self {
             store: options.store,
+            node: options.node,
             wanted: options.wanted,
             can_show: can_show(options.isolation),
             has_to_copy: has_to_copy(options.isolation),
@@ -168,16 +175,19 @@ impl Images {
         // 2. What follows, perhaps by what the registry says.
         let (text, wanted, policy) = (request.image.as_str(), self.wanted, request.policy);
         let step = policy::first(&Case { text, name: &name, wanted, policy, is_stored, can_show: self.can_show });
-        let step = match (step, &request.backing_off, &name) {
+        let (step, resolved) = match (step, &request.backing_off, &name) {
             (Step::Ask | Step::Pull, Some(cause), _) => return Err(cause.clone()),
-            (Step::Ask, None, Name::Image(name)) => policy::after(is_stored, &self.ask(request, name).await),
-            (step, ..) => step,
+            (Step::Ask, None, Name::Image(name)) => {
+                let (answer, resolved) = self.ask(request, name).await;
+                (policy::after(is_stored, &answer), resolved)
+            }
+            (step, ..) => (step, None),
         };
         // 3. Do it.
         match (step, &name) {
             (Step::Host(why), _) => self.choose_host(request, why, tell).await,
             (Step::Stored, Name::Image(name)) => self.choose_stored(request, name, tell).await,
-            (Step::Ask | Step::Pull, Name::Image(name)) => self.pull(request, name, tell).await,
+            (Step::Ask | Step::Pull, Name::Image(name)) => self.pull(request, name, resolved, tell).await,
             (Step::Fail(why), _) => Err(cause(wording::PULL_FAILED, why)),
             (Step::Refuse(cause), _) => Err(cause),
             (Step::Stored | Step::Ask | Step::Pull, _) => Err(cause("InvalidImageName", request.image.clone())),
@@ -200,16 +210,22 @@ impl Images {
 
     /// Removes images that no pod of the node was made from, the least recently used first. Blocks, also while others
     /// pull.
-    ///
-    /// # Errors
-    /// If the store or the pods cannot be read.
-    pub fn collect(&self, node: &Path, shortage: &Shortage) -> Result<Removed, StoreError> {
-        let bytes = match shortage.resource {
+    pub fn collect(&self, shortage: &Shortage) {
+        self.collect_bytes(match shortage.resource {
             Resource::Bytes => shortage.missing(),
             // How many an image takes nobody has counted.
             Resource::Inodes => u64::MAX,
-        };
-        self.store.collect_oldest(bytes, &|| choice::in_use(node))
+        });
+    }
+
+    fn collect_bytes(&self, bytes: u64) {
+        match self.store.collect_oldest(bytes, &|| choice::in_use(&self.node)) {
+            Ok(Removed { bytes: 0, .. }) => {}
+            Ok(Removed { names, bytes }) => {
+                tracing::info!(images = names.len(), bytes, "removed packed layers and images that no pod uses");
+            }
+            Err(error) => tracing::warn!(%error, "cannot remove images"),
+        }
     }
 
     async fn is_stored(&self, name: &Name) -> Result<bool, Cause> {
@@ -222,15 +238,15 @@ impl Images {
     }
 
     /// Asks a registry whether it has an image, unless it could not be reached a moment ago.
-    async fn ask(self: &Arc<Self>, request: &Arc<Request>, name: &Reference) -> Answer {
+    async fn ask(self: &Arc<Self>, request: &Arc<Request>, name: &Reference) -> Asked {
         let key = (name.clone(), request.credentials.id.clone());
         let (images, request, name) = (self.clone(), request.clone(), name.clone());
         let ended = self.asks.pull(&key, async move {
             if images.is_unreachable(name.registry()) {
-                return Answer::Unreachable(String::new());
+                return (Answer::Unreachable(String::new()), None);
             }
-            let asked = tokio::time::timeout(ANSWER_MAX, images.resolve(&request, &name)).await;
-            let answer = asked.unwrap_or_else(|_| Answer::Unreachable("no answer".to_owned()));
+            let asked = tokio::time::timeout(ANSWER_MAX, images.try_resolve(&request, &name)).await;
+            let (answer, resolved) = asked.unwrap_or_else(|_| (Answer::Unreachable("no answer".to_owned()), None));
             if matches!(answer, Answer::Unreachable(_)) {
                 let until = images.clock.now().saturating_add(UNREACHABLE).unwrap_or(Timestamp::MAX);
                 images.unreachable.lock().insert(name.registry().to_owned(), until);
@@ -238,9 +254,9 @@ impl Images {
             if let Answer::Unreachable(why) | Answer::Missing(why) = &answer {
                 tracing::info!(image = %name, why, "the registry does not give an image");
             }
-            answer
+            (answer, resolved)
         });
-        ended.await.unwrap_or_else(|| Answer::Failed(wording::INTERRUPTED.to_owned()))
+        ended.await.unwrap_or_else(|| (Answer::Failed(wording::INTERRUPTED.to_owned()), None))
     }
 
     fn is_unreachable(&self, registry: &str) -> bool {
@@ -250,13 +266,15 @@ impl Images {
         unreachable.contains_key(registry)
     }
 
-    async fn resolve(&self, request: &Arc<Request>, name: &Reference) -> Answer {
+    async fn try_resolve(&self, request: &Arc<Request>, name: &Reference) -> Asked {
         let keyring = match self.keyring(request).await {
             Ok(keyring) => keyring,
-            Err(cause) => return Answer::Failed(cause.message),
+            Err(cause) => return (Answer::Failed(cause.message), None),
         };
-        let resolved = pull::resolve(&self.registries, &keyring, name).await;
-        resolved.map_or_else(|error| answer_of(&error), |_| Answer::Has)
+        match pull::resolve(&self.registries, &keyring, name).await {
+            Ok(resolved) => (Answer::Has, Some(Arc::new(resolved))),
+            Err(error) => (answer_of(&error), None),
+        }
     }
 
     async fn keyring(&self, request: &Arc<Request>) -> Result<Keyring, Cause> {
@@ -265,12 +283,18 @@ impl Images {
     }
 
     /// Pulls an image, or waits for somebody else's pull of it, and chooses it.
-    async fn pull(self: &Arc<Self>, request: &Arc<Request>, name: &Reference, tell: Tell<'_>) -> Result<(), Cause> {
+    async fn pull(
+        self: &Arc<Self>,
+        request: &Arc<Request>,
+        name: &Reference,
+        resolved: Option<Arc<Resolved>>,
+        tell: Tell<'_>,
+    ) -> Result<(), Cause> {
         tell(Telling::normal("Pulling", wording::pulling(&request.image)));
         let asked_at = self.clock.now();
         let key = (name.clone(), request.credentials.id.clone());
         let (images, fetched, name) = (self.clone(), request.clone(), name.clone());
-        let ended = self.pulls.pull(&key, async move { images.fetch(&fetched, &name).await }).await;
+        let ended = self.pulls.pull(&key, async move { images.fetch(&fetched, &name, resolved).await }).await;
         let pulled = ended.unwrap_or_else(|| Err(wording::INTERRUPTED.to_owned()));
         let pulled = pulled.map_err(|why| cause(wording::PULL_FAILED, why))?;
         let size = self.choose_image(request, pulled.digest).await?;
@@ -287,11 +311,30 @@ impl Images {
         }
     }
 
-    async fn fetch(&self, request: &Arc<Request>, name: &Reference) -> Result<Pulled, String> {
+    /// Fetches an image, whose manifest may be known already: registries count how often they are asked.
+    async fn fetch(
+        self: &Arc<Self>,
+        request: &Arc<Request>,
+        name: &Reference,
+        resolved: Option<Arc<Resolved>>,
+    ) -> Result<Pulled, String> {
         let begun_at = self.clock.now();
-        let keyring = self.keyring(request).await.map_err(|cause| cause.message)?;
-        let pulled = pull::pull(&self.registries, &keyring, &self.store, name, Arc::new(Quiet)).await;
-        let pulled = pulled.map_err(|error| Causes(&error).to_string())?;
+        let say = |error: PullError| Causes(&error).to_string();
+        let resolved = match resolved {
+            Some(resolved) => resolved,
+            None => {
+                let keyring = self.keyring(request).await.map_err(|cause| cause.message)?;
+                Arc::new(pull::resolve(&self.registries, &keyring, name).await.map_err(say)?)
+            }
+        };
+        let mut pulled = resolved.store(&self.store, name, Arc::new(Quiet)).await;
+        if pulled.as_ref().is_err_and(PullError::is_out_of_room) {
+            let (images, bytes) = (self.clone(), resolved.bytes_needed());
+            tracing::info!(image = %name, bytes, "no room for an image: removing others");
+            let _ = tokio::task::spawn_blocking(move || images.collect_bytes(bytes)).await;
+            pulled = resolved.store(&self.store, name, Arc::new(Quiet)).await;
+        }
+        let pulled = pulled.map_err(say)?;
         tracing::info!(image = %name, digest = %pulled.digest, bytes = pulled.bytes, "pulled an image");
         Ok(Pulled { digest: pulled.digest, took: self.since(begun_at) })
     }

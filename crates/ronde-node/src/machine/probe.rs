@@ -6,6 +6,7 @@
 use std::{io, path::Path};
 
 use fs_err as fs;
+use ronde_images::unpack::Rights;
 use ronde_process::{Alone, Fork, Namespaces, fork};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use serde::{Deserialize, Serialize};
@@ -125,8 +126,8 @@ fn inside(folder: &Path) -> Tried {
     if let Err(error) = mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC) {
         return Tried { namespaces: Some(words(&error.into())), ..Tried::default() };
     }
-    let is_root = fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.contains("4294967295"));
-    let overlay = overlay("/etc", &folder.join("overlay"), !is_root).err().map(|error| words(&error));
+    let user_attributes = !Rights::of_caller().is_of_machine();
+    let overlay = overlay("/etc", &folder.join("overlay"), user_attributes).err().map(|error| words(&error));
     let place = folder.join("proc");
     let proc = fs::create_dir_all(&place).and_then(|()| {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;

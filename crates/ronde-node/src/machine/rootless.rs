@@ -3,6 +3,9 @@
 //! A small process (the holder) keeps both alive when the daemon is killed; the next daemon finds it by its lock file and
 //! joins. The program `slirp4netns`, if there is one, links the network namespace to the machine's network, and ends with
 //! the holder. Called at the start of `ronde up`, while there is one thread.
+//!
+//! Whoever only works on files of the data directory, as `ronde image` does, needs the user namespace too: files of an
+//! image belong to users that nobody but its root may touch.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -51,14 +54,50 @@ pub fn enter(alone: Alone, folder: &Path) -> io::Result<Home> {
         Some(pid) => (pid, Vec::new()),
         None => make(alone, &lock)?,
     };
-    let open = |name: &str| {
-        let path = format!("/proc/{holder}/ns/{name}");
-        rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-    };
     // Both are opened from outside: inside, the holder's files would not be ours to look at.
-    let (user, network) = (open("user")?, open("net")?);
+    let (user, network) = (namespace_of(holder, "user")?, namespace_of(holder, "net")?);
     move_into_link_name_space(user.as_fd(), None)?;
     Ok(Home { network, missing })
+}
+
+/// Joins a user namespace in which all files of this folder's instance can be made, read and removed: that of its holder,
+/// or if there is none one of our own. Nothing happens where the machine lends us no users: then all files are ours.
+pub fn enter_for_files(alone: Alone, folder: &Path) -> io::Result<()> {
+    let namespace = match living_holder(&folder.join("holder.lock"))? {
+        Some(holder) => Some(namespace_of(holder, "user")?),
+        None => make_for_files(alone)?,
+    };
+    match namespace {
+        Some(namespace) => Ok(move_into_link_name_space(namespace.as_fd(), None)?),
+        None => Ok(()),
+    }
+}
+
+fn namespace_of(process: u32, name: &str) -> io::Result<OwnedFd> {
+    let path = format!("/proc/{process}/ns/{name}");
+    Ok(rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Makes a user namespace that lasts as long as who joins it.
+fn make_for_files(alone: Alone) -> io::Result<Option<OwnedFd>> {
+    let Some(lent) = Lent::find() else { return Ok(None) };
+    let (mut wait, end) = io::pipe()?;
+    let child = match fork(alone, Namespaces { user: true, ..Namespaces::default() }) {
+        Ok(Fork::Child) => {
+            drop(end);
+            let _ = wait.read(&mut [0]);
+            rustix_exit(0)
+        }
+        Ok(Fork::Parent(child)) => child,
+        // A kernel that makes none has made none before, and so no files of other users.
+        Err(_) => return Ok(None),
+    };
+    drop(wait);
+    let pid = child.pid.as_raw_nonzero().get().cast_unsigned();
+    let namespace = if lent.map_to(pid) { Some(namespace_of(pid, "user")) } else { None };
+    drop(end);
+    child.wait()?;
+    namespace.transpose()
 }
 
 /// Ends the holder of a folder, and with it the namespaces, once nothing else is in them.
@@ -171,24 +210,41 @@ fn try_lock(lock: &Path) -> io::Result<OwnedFd> {
 
 /// Says who is who in the namespace: we are its root; others need the machine's consent.
 fn map_ids(holder: &Child) -> io::Result<Vec<Missing>> {
-    let pid = holder.pid.as_raw_nonzero().to_string();
-    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    let name = user_name(uid);
-    let users = subordinate("/etc/subuid", uid, &name);
-    let groups = subordinate("/etc/subgid", uid, &name);
-    if let (Some(users), Some(groups)) = (users, groups)
-        && run("newuidmap", &pid, uid, users)
-        && run("newgidmap", &pid, gid, groups)
-    {
+    let pid = holder.pid.as_raw_nonzero().get().cast_unsigned();
+    if Lent::find().is_some_and(|lent| lent.map_to(pid)) {
         return Ok(Vec::new());
     }
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let _ = fs::write(format!("/proc/{pid}/setgroups"), "deny");
     fs::write(format!("/proc/{pid}/uid_map"), format!("0 {uid} 1"))?;
     fs::write(format!("/proc/{pid}/gid_map"), format!("0 {gid} 1"))?;
     Ok(vec![Missing::new(
         "no subordinate ids (packages `uidmap`, files /etc/subuid and /etc/subgid)",
-        "pods have a single user: root inside, you outside; runAsUser and programs that switch users, such as sshd, do not work",
+        "pods have a single user: root inside, you outside; runAsUser and programs that switch users, such as sshd, do not \
+         work, and all files of an image belong to root",
     )])
+}
+
+/// The users and groups that the machine lends to us: the first of each.
+struct Lent {
+    users: u32,
+    groups: u32,
+}
+
+impl Lent {
+    fn find() -> Option<Self> {
+        let uid = rustix::process::getuid().as_raw();
+        let name = user_name(uid);
+        let first = |file| subordinate(&fs::read_to_string(file).ok()?, uid, &name);
+        Some(Self { users: first("/etc/subuid")?, groups: first("/etc/subgid")? })
+    }
+
+    /// Makes us root in the user namespace of a process, and those who are lent the others. Only programs of the machine
+    /// may do that.
+    fn map_to(&self, pid: u32) -> bool {
+        let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        run("newuidmap", pid, uid, self.users) && run("newgidmap", pid, gid, self.groups)
+    }
 }
 
 fn user_name(uid: u32) -> String {
@@ -199,17 +255,34 @@ fn user_name(uid: u32) -> String {
 }
 
 /// Returns the first id that the machine lends to a user, if there are enough.
-fn subordinate(file: &str, uid: u32, name: &str) -> Option<u32> {
-    let text = fs::read_to_string(file).ok()?;
+fn subordinate(text: &str, uid: u32, name: &str) -> Option<u32> {
     text.lines().find_map(|line| {
         let [who, first, count] = line.split(':').collect::<Vec<_>>()[..] else { return None };
         let is_ours = (!name.is_empty() && who == name) || who == uid.to_string();
-        (is_ours && count.parse::<u32>().ok()? >= IDS_MAX - 1).then(|| first.parse().ok()).flatten()
+        (is_ours && count.trim().parse::<u32>().ok()? >= IDS_MAX - 1).then(|| first.parse().ok()).flatten()
     })
 }
 
-fn run(program: &str, pid: &str, own: u32, first: u32) -> bool {
-    let ids = [own.to_string(), first.to_string(), (IDS_MAX - 1).to_string()];
-    let args = [pid, "0", &ids[0], "1", "1", &ids[1], &ids[2]];
-    Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
+fn run(program: &str, pid: u32, own: u32, first: u32) -> bool {
+    let numbers = [pid, 0, own, 1, 1, first, IDS_MAX - 1].map(|number| number.to_string());
+    Command::new(program).args(numbers).output().is_ok_and(|output| output.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::subordinate;
+
+    #[test]
+    fn a_range_is_found_by_name_or_number_if_it_is_large_enough() {
+        let file = "ann:100000:65536\nbob:200000:1000\n1002:300000:65536\nnonsense\nbob:400000:65535\n";
+        for (who, uid, name, expected) in [
+            ("by name", 1000, "ann", Some(100_000)),
+            ("the second is large enough", 1001, "bob", Some(400_000)),
+            ("by number, without a name", 1002, "", Some(300_000)),
+            ("nobody", 1003, "eve", None),
+            ("no name is not everybody's", 1004, "", None),
+        ] {
+            assert_eq!(subordinate(file, uid, name), expected, "{who}");
+        }
+    }
 }

@@ -26,6 +26,7 @@ mod view;
 mod tests;
 
 use std::{
+    collections::BTreeMap,
     io,
     net::{Ipv4Addr, SocketAddr},
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
@@ -44,7 +45,7 @@ use self::{
     leases::Leases,
     links::{Bridge, Inside, Port},
     names::BRIDGE_PREFIX,
-    proxy::{ProxyPlan, Realms},
+    proxy::{NodeNumbers, ProxyPlan, Realms},
     state::State,
 };
 pub use self::{
@@ -73,6 +74,22 @@ pub struct NetworkOptions {
     pub cluster_domain: String,
     /// The list of the machine's name servers, `/etc/resolv.conf`.
     pub resolv_conf: PathBuf,
+    /// The nodes that have a network of their own.
+    pub nodes: Vec<FurtherNode>,
+}
+
+/// A node beside the first: it has a network of its own, so that it has ports of its own, as a machine would.
+pub struct FurtherNode {
+    pub name: String,
+    /// The network that it has already, if pods that use it have been running all along.
+    pub netns: Option<OwnedFd>,
+}
+
+/// The network of such a node. It lives as long as the daemon, or as pods that use it.
+#[derive(Debug)]
+pub struct NodeNetwork {
+    pub netns: OwnedFd,
+    pub address: Ipv4Addr,
 }
 
 /// Something that the machine lacks, and what follows from it.
@@ -115,6 +132,8 @@ pub struct Network {
     netlink: rtnetlink::Handle,
     bridge: Bridge,
     leases: Mutex<Leases>,
+    nodes: BTreeMap<String, NodeNetwork>,
+    node_numbers: NodeNumbers,
     zones: watch::Sender<Arc<Zone>>,
     plans: watch::Sender<ProxyPlan>,
     tasks: TaskTracker,
@@ -164,11 +183,9 @@ impl Network {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let upstream = Upstream::new(options.resolv_conf, subnets.dns());
         serve_names(NameServer { zone, upstream }, &services, subnets.dns(), (&tasks, &stop)).await?;
-        let nodes = if is_host { vec![Netns::here()] } else { vec![Netns::here(), machine.clone()] };
-        tasks.spawn(proxy::run(Realms { services, nodes }, plan, tasks.clone(), stop.clone()));
-
+        let first = if is_host { vec![Netns::here()] } else { vec![Netns::here(), machine.clone()] };
         let host_ip = uplink.and_then(|uplink| uplink.address).filter(|_| is_host).unwrap_or(subnets.gateway());
-        let network = Self {
+        let mut network = Self {
             subnets,
             host_ip,
             has_outside,
@@ -178,13 +195,40 @@ impl Network {
             netlink,
             bridge,
             leases: Mutex::new(leases),
+            nodes: BTreeMap::new(),
+            node_numbers: NodeNumbers::new(),
             zones,
             plans,
-            tasks,
-            stop,
+            tasks: tasks.clone(),
+            stop: stop.clone(),
         };
+        let mut nodes = vec![first];
+        for node in options.nodes {
+            network.node_numbers.insert(node.name.clone(), nodes.len());
+            nodes.push(vec![network.open_node(&options.instance, node).await?]);
+        }
+        let run = proxy::run(Realms { services, nodes }, plan, tasks, stop);
+        network.tasks.spawn(run);
         network.update(&ClusterView::default());
         Ok((network, missing))
+    }
+
+    /// Gives a node a network of its own on the bridge, or takes over the one that its pods use.
+    async fn open_node(&mut self, instance: &str, node: FurtherNode) -> Result<Netns, NetError> {
+        let netns = match node.netns {
+            Some(netns) => netns,
+            None => Netns::create().await.map_err(NetError::Namespace)?.1,
+        };
+        let copy = netns.try_clone().map_err(NetError::Namespace)?;
+        let address = self.attach(&format!("{instance}/{}", node.name), copy, None).await?;
+        let inside = Netns::enter(netns.as_fd()).await.map_err(NetError::Namespace)?;
+        self.nodes.insert(node.name, NodeNetwork { netns, address });
+        Ok(inside)
+    }
+
+    /// Returns the network of a node; none if that is the machine's.
+    pub fn node(&self, name: &str) -> Option<&NodeNetwork> {
+        self.nodes.get(name)
     }
 
     /// Gives a pod's namespace its link and address; may be repeated. `wanted` is the address it had before, if any.
@@ -236,7 +280,7 @@ impl Network {
     /// Follows the cluster: names at once, proxies as soon as their sockets are made.
     pub fn update(&self, view: &ClusterView) {
         self.zones.send_replace(Arc::new(Zone::build(view, &self.cluster_domain, &self.subnets)));
-        let new = proxy::plan(view, &self.subnets, self.api_server);
+        let new = proxy::plan(view, &self.subnets, self.api_server, &self.node_numbers);
         self.plans.send_if_modified(|plan| {
             let is_other = *plan != new;
             *plan = new;
@@ -264,9 +308,14 @@ impl Network {
     }
 
     /// Returns what a pod's `/etc/resolv.conf` is made from.
-    pub fn names<'a>(&'a self, machine: &'a Resolver) -> NameService<'a> {
-        let (dns, has_outside) = (self.dns_address(), self.has_outside);
-        NameService { dns, cluster_domain: &self.cluster_domain, machine, has_outside }
+    pub fn names<'a>(&'a self, machine: &'a Resolver, node: &str) -> NameService<'a> {
+        NameService {
+            dns: self.dns_address(),
+            cluster_domain: &self.cluster_domain,
+            machine,
+            has_outside: self.has_outside,
+            is_of_further_node: self.node(node).is_some(),
+        }
     }
 
     /// Returns the machine's address as pods reach it.

@@ -49,6 +49,8 @@ pub struct NameService<'a> {
     pub machine: &'a Resolver,
     /// Whether pods can reach the machine's own name servers.
     pub has_outside: bool,
+    /// Whether the pod's node is not the machine itself, whose loopback is then another.
+    pub is_of_further_node: bool,
 }
 
 /// Returns the name that a pod's `hostname` prints.
@@ -115,9 +117,10 @@ fn base_resolver(pod: &Pod, names: &NameService<'_>) -> Resolver {
 
 /// A name server that a pod cannot reach is replaced by the cluster's, which asks it on the pod's behalf.
 fn of_machine(pod: &Pod, names: &NameService<'_>) -> Resolver {
+    let is_on_machine = is_host_network(pod) && !names.is_of_further_node;
     let is_reachable = |server: &String| {
         let is_loopback = server.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-        is_host_network(pod) || (names.has_outside && !is_loopback)
+        is_on_machine || (names.has_outside && !is_loopback)
     };
     let servers = names.machine.nameservers.iter();
     let replaced = servers.map(|server| if is_reachable(server) { server.clone() } else { names.dns.to_string() });
@@ -279,6 +282,7 @@ mod tests {
             cluster_domain: "cluster.local",
             machine: &Resolver::parse(machine),
             has_outside: true,
+            is_of_further_node: false,
         };
         assert_eq!(resolv_conf(&pod(serde_json::from_str(spec).unwrap()), &names), expected, "{what}");
     }

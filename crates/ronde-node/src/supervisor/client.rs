@@ -1,6 +1,12 @@
 //! The daemon's side of a supervisor: starting one, giving orders, hearing of changes.
 
-use std::{io, os::fd::AsRawFd as _, path::Path, process::Stdio, time::Duration};
+use std::{
+    io,
+    os::fd::{AsRawFd as _, OwnedFd},
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
@@ -21,11 +27,12 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const QUIT_TIMEOUT: Duration = Duration::from_secs(30);
 const QUIT_POLL: Duration = Duration::from_millis(2);
 
-/// Starts a supervisor for the pod in a folder. It is there when this returns.
-pub async fn launch(program: &Path, folder: &PodFolder, pod: &Pod) -> io::Result<()> {
+/// Starts a supervisor for the pod in a folder, in the network of its node if there is one. It is there when this returns.
+pub async fn launch(program: &Path, folder: &PodFolder, pod: &Pod, node: Option<OwnedFd>) -> io::Result<()> {
     start::want(folder, pod)?;
     let mut command = Command::new(program);
-    command.arg("supervise").arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let stdin = node.map_or_else(Stdio::null, Stdio::from);
+    command.arg("supervise").arg(folder.path()).stdin(stdin).stdout(Stdio::null()).stderr(Stdio::piped());
     command.env_clear().kill_on_drop(false);
     let output = timeout(ANSWER_TIMEOUT, command.output()).await.map_err(|_| io::ErrorKind::TimedOut)??;
     if output.status.success() {

@@ -14,6 +14,7 @@ use ronde_process::{Alone, Fork, Namespaces, fork};
 use rustix::{
     fs::{FlockOperation, Mode, OFlags},
     mount::{MountFlags, MountPropagationFlags, mount, mount_change},
+    thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 use serde::{Deserialize, Serialize};
 
@@ -27,9 +28,20 @@ pub struct Pod {
     /// Whether it gets namespaces at all.
     pub isolated: bool,
     pub host_network: bool,
+    /// Whether the network of its node is not the machine's. Then it comes as the standard input, and the pod has the
+    /// name of its node.
+    #[serde(default)]
+    pub joins_node: bool,
     pub host_ipc: bool,
     /// Volumes in memory that the containers share.
     pub memory: Vec<MemoryVolume>,
+}
+
+impl Pod {
+    /// Whether `hostname` prints something else than on the machine.
+    fn has_own_name(&self) -> bool {
+        self.isolated && (!self.host_network || self.joins_node)
+    }
 }
 
 /// A volume in memory.
@@ -48,10 +60,13 @@ pub fn main(alone: Alone, path: &Path) -> io::Result<()> {
     let folder = PodFolder(path.to_owned());
     let pod: Pod = serde_json::from_slice(&fs::read(folder.description())?).map_err(io::Error::other)?;
     let (mut ready, tell) = io::pipe()?;
+    if pod.joins_node {
+        move_into_link_name_space(rustix::stdio::stdin(), Some(LinkNameSpaceType::Network))?;
+    }
     let namespaces = Namespaces {
         mount: pod.isolated,
         network: pod.isolated && !pod.host_network,
-        hostname: pod.isolated && !pod.host_network,
+        hostname: pod.has_own_name(),
         ipc: pod.isolated && !pod.host_ipc,
         ..Namespaces::default()
     };
@@ -97,7 +112,7 @@ fn prepare(alone: Alone, folder: &PodFolder, pod: &Pod) -> io::Result<Supervisor
         for volume in &pod.memory {
             mount_memory(volume, flags)?;
         }
-        if !pod.host_network {
+        if pod.has_own_name() {
             rustix::system::sethostname(pod.hostname.as_bytes())?;
         }
     }
@@ -201,7 +216,14 @@ mod tests {
     fn one_that_comes_late_is_refused() {
         let place = tempfile::tempdir().unwrap();
         let folder = PodFolder(place.path().join("pod"));
-        let pod = Pod { hostname: "h".into(), isolated: false, host_network: true, host_ipc: true, memory: Vec::new() };
+        let pod = Pod {
+            hostname: "h".into(),
+            isolated: false,
+            host_network: true,
+            joins_node: false,
+            host_ipc: true,
+            memory: Vec::new(),
+        };
         let why = |folder| lock(folder).unwrap_err().to_string();
         assert!(refuse(&folder).unwrap(), "where nothing is, nothing can come");
 

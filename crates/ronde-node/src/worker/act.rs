@@ -77,15 +77,22 @@ impl Worker {
         self.take_down(now).await?;
         // 2. The supervisor with its namespaces.
         let spec = self.spec();
-        let hostname = net::hostname(&self.pod, CLUSTER_DOMAIN).map_err(io::Error::other)?;
+        let host_network = self.uses_machine_network();
+        let node = self.node.further_network_of(&self.pod).filter(|_| host_network);
+        let joined = node.map(|node| node.netns.try_clone()).transpose()?;
+        let hostname = match &spec.node_name {
+            Some(name) if joined.is_some() => name.clone(),
+            _ => net::hostname(&self.pod, CLUSTER_DOMAIN).map_err(io::Error::other)?,
+        };
         let pod = Pod {
             hostname: hostname.clone(),
             isolated: self.node.isolation != Isolation::None,
-            host_network: self.uses_machine_network(),
+            host_network,
+            joins_node: joined.is_some(),
             host_ipc: spec.host_ipc == Some(true),
             memory: volumes::in_memory(&self.pod, &self.folder),
         };
-        client::launch(&self.node.program, &self.folder, &pod).await?;
+        client::launch(&self.node.program, &self.folder, &pod, joined).await?;
         // 3. Its place in the network.
         let ip = match &self.node.network {
             Some(network) if !pod.host_network => {
@@ -97,7 +104,8 @@ impl Worker {
         };
         // 4. The files that tell its containers who they are.
         self.write_files(&hostname, ip.map(Into::into))?;
-        sandbox::write(&self.folder, &sandbox::Made { version: 1, made_at: now, ip, lost_at: None })
+        let node = spec.node_name.filter(|_| pod.joins_node);
+        sandbox::write(&self.folder, &sandbox::Made { version: 1, made_at: now, ip, node, lost_at: None })
     }
 
     /// Opens the network namespace of the pod's supervisor.
@@ -109,11 +117,17 @@ impl Worker {
     fn write_files(&self, hostname: &str, ip: Option<std::net::IpAddr>) -> io::Result<()> {
         let folder = self.folder.files();
         fs::create_dir_all(&folder)?;
-        let machine = fs::read_to_string("/etc/hosts").unwrap_or_default();
+        let mut machine = fs::read_to_string("/etc/hosts").unwrap_or_default();
+        if let Some(node) = self.node.further_network_of(&self.pod) {
+            machine += &format!("{}\t{hostname}\n", node.address);
+        }
         fs::write(folder.join("hosts"), net::hosts(&self.pod, ip, CLUSTER_DOMAIN, &machine))?;
         fs::write(folder.join("hostname"), format!("{hostname}\n"))?;
         let resolver = match &self.node.network {
-            Some(network) => net::resolv_conf(&self.pod, &network.names(&Resolver::of_machine())),
+            Some(network) => {
+                let node = self.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
+                net::resolv_conf(&self.pod, &network.names(&Resolver::of_machine(), node))
+            }
             None => fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
         };
         fs::write(folder.join("resolv.conf"), resolver)

@@ -96,7 +96,9 @@ impl Worker {
                 }
             }
             Note::PodEvent(event) => self.record_event(&event),
-            Note::Files { container, image, failed } => self.take_files(&container, &image, failed),
+            Note::Files { container, image, credentials, failed } => {
+                self.take_files(&container, &image, credentials, failed);
+            }
             Note::Event { container, reason, message } => self.event(Severity::Warning, &container, reason, message),
         }
     }
@@ -163,7 +165,9 @@ impl Worker {
 impl Worker {
     fn target(&self, container: &Container) -> Target<InContainer> {
         let made = super::sandbox::read(&self.folder).ok().flatten();
-        let ip = made.and_then(|made| made.ip).map_or_else(|| self.node.host_ip().to_string(), |ip| ip.to_string());
+        let ip = made
+            .and_then(|made| made.ip)
+            .map_or_else(|| self.node.host_ip_of(&self.pod).to_string(), |ip| ip.to_string());
         let meta = &self.pod.metadata;
         let (name, namespace) =
             (meta.name.as_deref().unwrap_or_default(), meta.namespace.as_deref().unwrap_or_default());

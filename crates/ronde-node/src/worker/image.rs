@@ -26,6 +26,15 @@ pub struct FailedPull {
     /// When it is tried again.
     due: Timestamp,
     why: String,
+    /// With which secrets: others are tried at once.
+    credentials: Vec<String>,
+}
+
+impl FailedPull {
+    /// Whether trying again with these secrets would fail the same way.
+    fn is_too_early(&self, credentials: &[String], now: Timestamp) -> bool {
+        self.due > now && self.credentials == credentials
+    }
 }
 
 impl Worker {
@@ -67,8 +76,8 @@ impl Worker {
             folder: self.folder.clone(),
             container: name.clone(),
             policy: Policy::of_container(container),
+            backing_off: self.backing_off(&image, &credentials.id, now),
             credentials,
-            backing_off: self.backing_off(&image, now),
             told: self.told.images.clone(),
             image: image.clone(),
         });
@@ -77,7 +86,8 @@ impl Worker {
             // An event that finds no room is not worth waiting for.
             let tell = |telling: Telling| drop(outbox.try_send(Note::PodEvent(telling.about(&field_path))));
             let failed = images.choose(&request, &tell).await.err();
-            let _ = outbox.send(Note::Files { container: request.container.clone(), image, failed }).await;
+            let (container, credentials) = (request.container.clone(), request.credentials.id.clone());
+            let _ = outbox.send(Note::Files { container, image, credentials, failed }).await;
         });
         self.finding.insert(name, AbortOnDropHandle::new(task));
     }
@@ -91,19 +101,19 @@ impl Worker {
     }
 
     /// Returns why an image is not pulled now, if it is too early.
-    fn backing_off(&self, image: &str, now: Timestamp) -> Option<Cause> {
-        let failed = self.failed_pulls.get(image).filter(|failed| failed.due > now)?;
+    fn backing_off(&self, image: &str, credentials: &[String], now: Timestamp) -> Option<Cause> {
+        let failed = self.failed_pulls.get(image).filter(|failed| failed.is_too_early(credentials, now))?;
         let message = format!("{}: {}: {}", wording::back_off(image), wording::PULL_FAILED, failed.why);
         Some(Cause { reason: wording::BACKING_OFF.to_owned(), message })
     }
 
     /// Hears how it went: the container starts, or waits for the next try.
-    pub(super) fn take_files(&mut self, name: &str, image: &str, failed: Option<Cause>) {
+    pub(super) fn take_files(&mut self, name: &str, image: &str, credentials: Vec<String>, failed: Option<Cause>) {
         self.finding.remove(name);
         let now = self.node.clock.now();
         let until = match &failed {
             None => now,
-            Some(cause) => self.next_try(image, cause, now),
+            Some(cause) => self.next_try(image, credentials, cause, now),
         };
         if failed.is_none() {
             self.failed_pulls.remove(image);
@@ -116,15 +126,30 @@ impl Worker {
         }
     }
 
-    /// An image that was stored by hand is found within seconds, also while its registry is left alone.
-    fn next_try(&mut self, image: &str, cause: &Cause, now: Timestamp) -> Timestamp {
+    /// An image that was stored by hand is found within seconds, and so is a secret that was made late, also while the
+    /// registry is left alone.
+    fn next_try(&mut self, image: &str, credentials: Vec<String>, cause: &Cause, now: Timestamp) -> Timestamp {
         if cause.reason == wording::PULL_FAILED {
             let failures = self.failed_pulls.get(image).map_or(0, |failed| failed.failures).saturating_add(1);
-            let failed = FailedPull { failures, due: pull_due(now, failures), why: cause.message.clone() };
+            let failed = FailedPull { failures, due: pull_due(now, failures), why: cause.message.clone(), credentials };
             self.failed_pulls.insert(image.to_owned(), failed);
             return now.saturating_add(FAILURE_SHOWN).unwrap_or(Timestamp::MAX);
         }
         let due = self.failed_pulls.get(image).map(|failed| failed.due).filter(|due| *due > now);
         due.unwrap_or(Timestamp::MAX).min(blocked_until(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_comes_late_is_tried_at_once() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let failed = FailedPull { failures: 3, due: at(40), why: "denied".to_owned(), credentials: Vec::new() };
+        assert!(failed.is_too_early(&[], at(39)));
+        assert!(!failed.is_too_early(&["default/team@7".to_owned()], at(39)));
+        assert!(!failed.is_too_early(&[], at(40)));
     }
 }

@@ -79,6 +79,8 @@ pub enum Note {
     Files {
         container: String,
         image: String,
+        /// The secrets that were shown to the registry.
+        credentials: Vec<String>,
         failed: Option<Cause>,
     },
     /// Something is worth telling, as an event.
@@ -206,7 +208,7 @@ impl Worker {
         let decision = lifecycle::decide(&PodSeen {
             pod: &self.pod,
             now,
-            host_ip: self.node.host_ip(),
+            host_ip: self.node.host_ip_of(&self.pod),
             refused: self.refused.as_ref(),
             evicted: self.evicted.as_ref(),
             sandbox: &sandbox,
@@ -270,7 +272,7 @@ impl Worker {
         match (&seen, &self.sandbox_failed) {
             (Sandbox::Absent | Sandbox::Lost { .. }, Some(failed)) => Ok((failed.clone(), made)),
             (Sandbox::Ready { ip: None }, _) if self.node.network.is_none() => {
-                Ok((Sandbox::Ready { ip: Some(self.node.host_ip()) }, made))
+                Ok((Sandbox::Ready { ip: Some(self.node.host_ip_of(&self.pod)) }, made))
             }
             _ => Ok((seen, made)),
         }

@@ -24,8 +24,11 @@ use crate::{
 pub struct Made {
     pub version: u32,
     pub made_at: Timestamp,
-    /// None if the pod uses the machine's network.
+    /// None if the pod uses the network of its node.
     pub ip: Option<Ipv4Addr>,
+    /// That node, if its network is not the machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// When its death was noticed.
     pub lost_at: Option<Timestamp>,
 }
@@ -93,7 +96,14 @@ mod tests {
     fn one_that_was_not_finished_is_there_until_it_is_taken_down() {
         let place = tempfile::tempdir().unwrap();
         let folder = PodFolder(place.path().join("pod"));
-        let pod = Pod { hostname: "h".into(), isolated: false, host_network: true, host_ipc: true, memory: Vec::new() };
+        let pod = Pod {
+            hostname: "h".into(),
+            isolated: false,
+            host_network: true,
+            joins_node: false,
+            host_ipc: true,
+            memory: Vec::new(),
+        };
         let now = Timestamp::UNIX_EPOCH;
         assert_eq!(observe(&folder, now).unwrap(), (Sandbox::Absent, None));
         start::want(&folder, &pod).unwrap();

@@ -120,7 +120,7 @@ impl Worker {
     fn facts<'a>(&'a self, sources: &'a Sources) -> PodFacts<'a> {
         PodFacts {
             pod: &self.pod,
-            host_ip: self.node.host_ip(),
+            host_ip: self.node.host_ip_of(&self.pod),
             pod_ip: sources.pod_ip,
             allocatable: &sources.allocatable,
             config_maps: &sources.config_maps,
@@ -145,7 +145,7 @@ impl Worker {
                 .collect(),
             secrets: wanted.secrets.iter().filter_map(|name| Some((name.clone(), caches.get(&key(name))?))).collect(),
             allocatable: node.and_then(|node| node.status.clone()?.allocatable).unwrap_or_default(),
-            pod_ip: own.or_else(|| self.uses_machine_network().then(|| self.node.host_ip())),
+            pod_ip: own.or_else(|| self.uses_machine_network().then(|| self.node.host_ip_of(&self.pod))),
         }
     }
 

@@ -109,7 +109,8 @@ fn down(data_dir: &DataDir, delete_data: bool, context: &Context) -> Outcome {
 
     // 2. Nothing may start while we tidy up: pods, links and control groups go first.
     let lock = Lock::take(data_dir.path(), &about())?;
-    let swept = sweep(data_dir, context)?;
+    let place = enter_home(data_dir, context)?;
+    let swept = sweep(data_dir, place)?;
     if swept.pods > 0 {
         printer.say(format_args!("stopped {}", count_pods(swept.pods)));
     }
@@ -129,27 +130,31 @@ fn down(data_dir: &DataDir, delete_data: bool, context: &Context) -> Outcome {
     Ok(Answer::Done)
 }
 
+/// Goes where the instance is: only there its files can be removed. Returns where its network is, if it is ours to remove.
+fn enter_home(data_dir: &DataDir, context: &Context) -> Result<Option<NetworkPlace>, DownError> {
+    let fail = |source| DownError::Sweep { source };
+    let node = data_dir.path().join("node");
+    let enter = || Alone::check().and_then(|alone| rootless::enter(alone, &node));
+    let enter_for_files = || Alone::check().and_then(|alone| rootless::enter_for_files(alone, &node));
+    match rootless::living_holder(&node.join("holder.lock")).map_err(fail)? {
+        Some(_) => Ok(Some(NetworkPlace::Own(enter().map_err(fail)?.network))),
+        None if context.environment.is_root => Ok(Some(NetworkPlace::Host)),
+        None => enter_for_files().map(|()| None).map_err(fail),
+    }
+}
+
 /// Takes down what the node has left running: pods outlive the process that started them.
-fn sweep(data_dir: &DataDir, context: &Context) -> Result<Swept, Box<dyn Failure>> {
+fn sweep(data_dir: &DataDir, place: Option<NetworkPlace>) -> Result<Swept, Box<dyn Failure>> {
     let node = data_dir.path().join("node");
     if !node.exists() {
         return Ok(Swept::default());
     }
     let fail = |source| DownError::Sweep { source };
-    let is_home = rootless::living_holder(&node.join("holder.lock")).map_err(fail)?.is_some();
-    let place = if is_home {
-        let home = Alone::check().and_then(|alone| rootless::enter(alone, &node)).map_err(fail)?;
-        NetworkPlace::Own(home.network)
-    } else {
-        NetworkPlace::Host
-    };
-    let is_allowed = is_home || context.environment.is_root;
     let runtime = client::runtime()?;
-    let place = is_allowed.then_some(&place);
-    let mut swept = runtime.block_on(sweep::sweep(data_dir.path(), place)).map_err(fail)?;
+    let mut swept = runtime.block_on(sweep::sweep(data_dir.path(), place.as_ref())).map_err(fail)?;
     // Pods of a directory that was here before, which have lost their folders.
     let name = start::instance(data_dir.path());
-    let on_host = place.filter(|place| matches!(place, NetworkPlace::Host));
+    let on_host = place.as_ref().filter(|place| matches!(place, NetworkPlace::Host));
     swept.pods += runtime.block_on(marks::remove(&name, on_host)).map_err(fail)?;
     rootless::leave(&node).map_err(fail)?;
     Ok(swept)

@@ -17,6 +17,8 @@ use ronde_images::{
     registry::RegistryError,
     store::{Quiet, Removed, StoreError},
 };
+use ronde_node::machine::rootless;
+use ronde_process::Alone;
 use serde_json::json;
 
 use crate::{
@@ -29,6 +31,7 @@ use crate::{
 /// Digests are told apart by less.
 const SHORT_DIGEST: usize = 12;
 
+const PRUNE: &str = "`ronde image prune` removes the images that no pod uses";
 const LIST: &str = "`ronde image list` shows what is here";
 
 /// Why a verb failed.
@@ -40,12 +43,15 @@ pub enum ImageError {
     Load { file: String, source: Box<ArchiveError> },
     #[error("cannot save `{image}`")]
     Save { image: String, source: Box<ArchiveError> },
-    #[error("cannot pull `{image}`")]
-    Pull { image: String, source: Box<PullError> },
+    // Which image it is the reason says.
+    #[error("cannot pull {reason}")]
+    Pull { reason: Box<PullError> },
     #[error("cannot use the settings of registries")]
     Registries { source: Box<RegistryError> },
     #[error("cannot open `{file}`")]
     File { file: String, source: io::Error },
+    #[error("cannot enter the user namespace of your images")]
+    Namespace { source: io::Error },
     #[error("cannot use the images of this machine")]
     Store { source: Box<StoreError> },
 }
@@ -54,8 +60,8 @@ impl Failure for ImageError {
     fn blame(&self) -> Blame {
         match self {
             Self::Store { source } if matches!(**source, StoreError::Missing(_) | StoreError::InUse(_)) => Blame::User,
-            Self::Store { .. } => Blame::Environment,
-            Self::Pull { source, .. } if !source.is_missing() => Blame::Environment,
+            Self::Store { .. } | Self::Namespace { .. } => Blame::Environment,
+            Self::Pull { reason } if !reason.is_missing() => Blame::Environment,
             _ => Blame::User,
         }
     }
@@ -66,10 +72,12 @@ impl Failure for ImageError {
                 Some("name it with `--name IMAGE`".to_owned())
             }
             Self::Save { source, .. } if matches!(**source, ArchiveError::Missing(_)) => Some(LIST.to_owned()),
-            Self::Pull { source, .. } if source.is_missing() => {
+            Self::Pull { reason } if reason.is_missing() => {
                 Some("check the name; for a private image run `docker login`, whose credentials are used".to_owned())
             }
-            Self::Pull { source, .. } if source.is_unreachable() => {
+            Self::Pull { reason } if reason.is_out_of_room() => Some(PRUNE.to_owned()),
+            Self::Store { source } if source.is_out_of_room() => Some(PRUNE.to_owned()),
+            Self::Pull { reason } if reason.is_unreachable() => {
                 Some("`ronde image load FILE` loads an image without a registry".to_owned())
             }
             Self::Store { source } => match **source {
@@ -86,6 +94,11 @@ impl Failure for ImageError {
 pub fn run(args: &ImageArgs, context: &Context) -> Outcome {
     let mut data_dir = DataDir::resolve(args.data_dir.data_dir.as_deref(), &context.environment)?;
     let store = Store::new(data_dir.path().join("images"));
+    let node = data_dir.path().join("node");
+    if !context.environment.is_root {
+        let entered = Alone::check().and_then(|alone| rootless::enter_for_files(alone, &node));
+        entered.map_err(|source| ImageError::Namespace { source })?;
+    }
     match &args.verb {
         ImageVerb::List { output } => list::run(&store, *output, context)?,
         ImageVerb::Pull { images, registries } => {
@@ -97,8 +110,8 @@ pub fn run(args: &ImageArgs, context: &Context) -> Outcome {
             load(&store, file, name.as_deref(), context)?;
         }
         ImageVerb::Save { image, file } => save(&store, image, file, context)?,
-        ImageVerb::Remove { images } => remove(&store, images, &data_dir.path().join("node"), context)?,
-        ImageVerb::Prune => prune(&store, &data_dir.path().join("node"), context)?,
+        ImageVerb::Remove { images } => remove(&store, images, &node, context)?,
+        ImageVerb::Prune => prune(&store, &node, context)?,
         ImageVerb::Inspect { image } => inspect(&store, image, context)?,
     }
     Ok(Answer::Done)

@@ -38,8 +38,7 @@ pub fn run(
     let runtime = client::runtime()?;
     for name in &names {
         let pulled = runtime.block_on(pull_one(&registries, &keyring, store, name, context.printer));
-        let Pulled { digest, .. } =
-            pulled.map_err(|source| ImageError::Pull { image: name.familiar(), source: Box::new(source) })?;
+        let Pulled { digest, .. } = pulled.map_err(|reason| ImageError::Pull { reason: Box::new(reason) })?;
         context.printer.data(format_args!("pulled {} ({digest})", name.familiar()));
     }
     Ok(())

@@ -1,6 +1,11 @@
 //! The same without root: an ordinary user's machine lives in a user namespace.
 
-use std::{os::unix::fs::PermissionsExt as _, path::Path};
+use std::{
+    collections::BTreeSet,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::Path,
+    process::{Command, Output},
+};
 
 use fs_err as fs;
 use ronde_sim::{is_root, program, skip, wait_until};
@@ -13,6 +18,9 @@ use crate::{
 
 /// `nobody`, whom every machine has.
 const USER: u32 = 65534;
+
+/// What `lent-ids` lends: the first is user 1 in a pod.
+const LENT: u32 = 300_000;
 
 /// What needs no more than one user in a pod, and no control groups.
 const TRANSCRIPTS: [&str; 7] = ["claims", "env", "exec", "init_containers", "logs", "probes", "service"];
@@ -63,6 +71,68 @@ fn an_ordinary_user_has_pods_from_images() {
 }
 
 #[test]
+fn files_of_an_image_have_their_owners_where_ids_are_lent() {
+    if !has_static_busybox() || ["unshare", "newuidmap", "newgidmap"].map(program).contains(&None) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let Some((user, said)) = User::up_with(&sandbox, true) else { return };
+    assert!(!said.contains("no subordinate ids"), "{said}");
+    let home = Home::of(&sandbox, &directory().join("bin"));
+    home.succeed("owned-image owned.tar && chmod 644 owned.tar");
+    let load = format!("image load {}", sandbox.path("owned.tar").display());
+
+    // 1. Everybody has their files, root may change them, and a program with the rights of root has them.
+    user.ronde(&load);
+    let seen = |user: u32, group: u32| {
+        format!(
+            "{user}\n{group}\n1234:55 700 /home/app\n0:0 644 /home/far\n1234:55 600 /home/app/mine\nsecret\n\
+             0\n7:8\n1234\n"
+        )
+    };
+    home.succeed("kubectl run owned --image test/owned:1 --restart Never");
+    assert_eq!(logs_of(&home, "owned"), seen(1234, 55));
+    let other = r#"{"spec":{"securityContext":{"runAsUser":4242,"runAsGroup":77}}}"#;
+    home.succeed(&format!("kubectl run other --image test/owned:1 --restart Never --overrides '{other}'"));
+    let denied =
+        "stat: can't stat '/home/app/mine': Permission denied\ncat: can't open '/home/app/mine': Permission denied\n";
+    let lines = seen(4242, 77).replace("1234:55 600 /home/app/mine\nsecret\n", denied);
+    assert_eq!(logs_of(&home, "other"), lines);
+    assert_eq!(owners_in(&sandbox.path("data/images/layers")), [USER, LENT + 1233]);
+
+    // 2. Without a cluster too. Removing needs the same rights as adding.
+    home.succeed("kubectl delete pod owned other --timeout 60s");
+    user.ronde("down");
+    assert_eq!(user.stdout("image list -o name"), "test/owned:1\n");
+    user.ronde("image remove test/owned:1");
+    assert_eq!(fs::read_dir(sandbox.path("data/images/layers")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(sandbox.path("data/images/tmp")).unwrap().count(), 0);
+    user.ronde(&load);
+    assert_eq!(owners_in(&sandbox.path("data/images/layers")), [USER, LENT + 1233]);
+    user.ronde("down --delete-data");
+    assert!(!fs::exists(sandbox.path("data")).unwrap(), "nothing is left");
+}
+
+fn logs_of(home: &Home, pod: &str) -> String {
+    home.succeed(&format!("kubectl wait --for=jsonpath='{{.status.phase}}'=Succeeded pod/{pod} --timeout 120s"));
+    home.succeed(&format!("kubectl logs {pod}"))
+}
+
+/// Whom the files below a folder belong to, each once.
+fn owners_in(folder: &Path) -> Vec<u32> {
+    let mut owners = BTreeSet::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let meta = entry.metadata().unwrap();
+            owners.insert(meta.uid());
+            folders.extend(meta.is_dir().then(|| entry.path()));
+        }
+    }
+    owners.into_iter().collect()
+}
+
+#[test]
 fn an_ordinary_user_who_deletes_the_data_directory_has_nothing_left() {
     let sandbox = Sandbox::new();
     let Some((user, _)) = User::up(&sandbox) else { return };
@@ -102,16 +172,24 @@ fn is_link_possible() -> bool {
 /// Runs `ronde` as somebody without rights, in a sandbox that belongs to them.
 struct User<'a> {
     sandbox: &'a Sandbox,
+    /// Whether the machine lends them users and groups.
+    has_lent: bool,
 }
 
 impl<'a> User<'a> {
     /// Starts an instance and returns what it said, or skips the test.
     fn up(sandbox: &'a Sandbox) -> Option<(Self, String)> {
+        Self::up_with(sandbox, false)
+    }
+
+    fn up_with(sandbox: &'a Sandbox, has_lent: bool) -> Option<(Self, String)> {
         // Root is needed to become somebody else.
         if !is_root() || Program::find_all(&[]).is_none() || ["setpriv", "python3"].map(program).contains(&None) {
             return None;
         }
-        let user = Self::new(sandbox);
+        fs::copy(env!("CARGO_BIN_EXE_ronde"), sandbox.path("ronde")).unwrap();
+        std::os::unix::fs::chown(sandbox.path(""), Some(USER), Some(USER)).unwrap();
+        let user = Self { sandbox, has_lent };
         let said = user.ronde("up --detach --listen 127.0.0.1:0 --nodes 1");
         if said.contains("pods are plain processes") {
             skip("the kernel refuses user namespaces to ordinary users");
@@ -120,39 +198,44 @@ impl<'a> User<'a> {
         Some((user, said))
     }
 
-    fn new(sandbox: &'a Sandbox) -> Self {
-        fs::copy(env!("CARGO_BIN_EXE_ronde"), sandbox.path("ronde")).unwrap();
-        std::os::unix::fs::chown(sandbox.path(""), Some(USER), Some(USER)).unwrap();
-        Self { sandbox }
-    }
-
     /// The instances of this user on some data directory, wherever that is now.
     fn instances(&self, data_dir: &str) -> Vec<serde_json::Value> {
-        let program = self.sandbox.path("ronde");
-        let line = format!("--reuid={USER} --regid={USER} --clear-groups {} status --all -o json", program.display());
-        let output = self.sandbox.command_of("setpriv", &line).output().unwrap();
-        assert!(output.status.success(), "{}", self.sandbox.describe(&line, &output));
-        let all: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+        let all: Vec<serde_json::Value> = serde_json::from_str(&self.stdout("status --all -o json")).unwrap();
         let folder = Path::new(data_dir).parent().unwrap();
         all.into_iter()
             .filter(|one| one["dataDir"].as_str().is_some_and(|dir| Path::new(dir).starts_with(folder)))
             .collect()
     }
 
-    fn ronde(&self, line: &str) -> String {
+    fn command(&self, line: &str) -> Command {
         let program = self.sandbox.path("ronde");
         let line = format!("--reuid={USER} --regid={USER} --clear-groups {} {line}", program.display());
-        let output = self.sandbox.command_of("setpriv", &line).output().unwrap();
-        assert!(output.status.success(), "{}", self.sandbox.describe(&line, &output));
-        String::from_utf8_lossy(&output.stderr).into_owned()
+        let lend = directory().join("bin/lent-ids");
+        if self.has_lent {
+            return self.sandbox.command_of(lend.to_str().unwrap(), &format!("setpriv {line}"));
+        }
+        self.sandbox.command_of("setpriv", &line)
+    }
+
+    fn run(&self, line: &str) -> Output {
+        let output = self.command(line).output().unwrap();
+        assert!(output.status.success(), "{}", self.sandbox.describe(line, &output));
+        output
+    }
+
+    /// Returns what a command says.
+    fn ronde(&self, line: &str) -> String {
+        String::from_utf8(self.run(line).stderr).unwrap()
+    }
+
+    fn stdout(&self, line: &str) -> String {
+        String::from_utf8(self.run(line).stdout).unwrap()
     }
 }
 
 impl Drop for User<'_> {
     fn drop(&mut self) {
         // Root would not find the namespaces of another user.
-        let program = self.sandbox.path("ronde");
-        let line = format!("--reuid={USER} --regid={USER} --clear-groups {} down --quiet", program.display());
-        let _ = self.sandbox.command_of("setpriv", &line).output();
+        let _ = self.command("down --quiet").output();
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use fs_err as fs;
-use ronde_sim::{program, wait_until};
+use ronde_sim::{SmallDisk, program, wait_until};
 
 use crate::{
     client::{Home, Program},
@@ -26,6 +26,8 @@ const HASH: &str = "$2b$05$6pb2ScziU0ts0xyjzGI50eyas3eCaUhOuCeJH0OFBdij9sK6dIQEK
 /// Larger than what kernels hold back on a connection.
 const LAYER_BYTES: u64 = 24 << 20;
 const LAYER_MEGABYTES: u64 = LAYER_BYTES >> 20;
+/// What such an image takes: its layer and its program of two megabytes, packed and unpacked.
+const IMAGE_MEGABYTES: u64 = 2 * (LAYER_MEGABYTES + 2);
 
 /// A docker-registry that ends with its test.
 struct Registry {
@@ -151,13 +153,16 @@ struct Place {
 
 impl Place {
     fn start(images: &str) -> Option<Self> {
+        Self::start_in(Sandbox::new(), images)
+    }
+
+    fn start_in(sandbox: Sandbox, images: &str) -> Option<Self> {
         if Program::find_all(&[]).is_none() || !has_static_busybox() {
             return None;
         }
         if ["docker-registry", "skopeo"].map(program).contains(&None) {
             return None;
         }
-        let sandbox = Sandbox::new();
         let registry = Registry::start(&sandbox);
         let line = Line::to(&registry);
         let cluster = Cluster::start(sandbox, &up(images))?;
@@ -326,4 +331,43 @@ fn an_image_that_a_registry_does_not_give_means_this_machine() {
         "eventually 'kubectl events --for pod/nobody | grep -F \"is not pulled (cannot reach its registry)\"'",
     );
     drop(cluster);
+}
+
+/// A disk that has room for three images, and a bit.
+#[test]
+fn images_make_room_for_others_and_what_runs_stays() {
+    if Program::find_all(&[]).is_none() || !has_static_busybox() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    // Less than another packed layer is left.
+    let size = 3 * IMAGE_MEGABYTES + LAYER_MEGABYTES - 4;
+    let Some(disk) = SmallDisk::mount(&sandbox.path("data"), &format!("size={size}m")) else { return };
+    let Some(place) = Place::start_in(sandbox, "pull") else { return };
+    let names = || place.cluster.sandbox.run("image list -o name");
+    let is_here = |image: &str| String::from_utf8_lossy(&names().stdout).contains(&format!("/team/{image}:1\n"));
+    for image in ["one", "two", "three", "four"] {
+        place.home.succeed(&format!("busybox-image box.tar {LAYER_MEGABYTES}"));
+        place.registry.push(&place.home, &format!("team/{image}:1"));
+    }
+
+    // 1. The disk is nearly full of images, of which one runs.
+    for image in ["one", "two", "three"] {
+        place.run(image, &format!("team/{image}:1"), &["team"]);
+        place.until_ready(image);
+    }
+    place.home.succeed("kubectl delete pod two three --timeout 60s");
+    let save = |image: &str| place.cluster.sandbox.run(&format!("image save {} -", place.image(image)));
+    assert!(save("team/one:1").status.success() && ["one", "two", "three"].iter().all(|image| is_here(image)));
+
+    // 2. Another one comes all the same. First packed layers went, then the image that was not used for longest.
+    place.run("four", "team/four:1", &["team"]);
+    place.until_ready("four");
+    assert!(is_here("one") && is_here("four") && !is_here("two"), "{:?}", names());
+    assert!(!save("team/one:1").status.success(), "what runs has no packed layers any more");
+    let restarts = "kubectl get pod one -o jsonpath='{.status.containerStatuses[0].restartCount}{.status.phase}'";
+    assert_eq!(place.home.succeed(restarts), "0Running");
+    assert!(place.cluster.sandbox.read("data/ronde.log").contains("no room for an image"));
+    place.cluster.sandbox.run("down");
+    drop(disk);
 }

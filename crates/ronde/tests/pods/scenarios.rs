@@ -17,22 +17,15 @@ use crate::{
 
 #[test]
 fn chart() {
-    let has_own_nodes = variable("RONDE_SCENARIOS_KUBECONFIG").is_none();
-    // On our own nodes the workers run, and with them their ssh servers.
-    let needs: &[&str] = if has_own_nodes { &["helm", "root", "/usr/sbin/sshd", "ssh"] } else { &["helm"] };
-    if needs.iter().all(|need| is_there(need)) {
-        check("chart");
-    }
+    check_chart("chart");
 }
 
 #[test]
 fn chart_host_network() {
     if variable("RONDE_SCENARIOS_KUBECONFIG").is_none() {
-        return skip("the nodes of one machine share its ports (`make e2e` runs this test)");
+        return skip("that its workers become ready on one machine is not shown yet (`make e2e` runs this test)");
     }
-    if is_there("helm") {
-        check("chart_host_network");
-    }
+    check_chart("chart_host_network");
 }
 
 #[test]
@@ -128,6 +121,15 @@ fn every_scenario_is_run() {
             "training_job"
         ]
     );
+}
+
+/// On our own nodes the workers run, and with them their ssh servers.
+fn check_chart(name: &str) {
+    let has_own_nodes = variable("RONDE_SCENARIOS_KUBECONFIG").is_none();
+    let needs: &[&str] = if has_own_nodes { &["helm", "root", "/usr/sbin/sshd", "ssh"] } else { &["helm"] };
+    if needs.iter().all(|need| is_there(need)) {
+        check(name);
+    }
 }
 
 fn check(name: &str) {

@@ -13,7 +13,7 @@ use crate::{
 
 /// Prints everything that a program can see of a tree, in order.
 const SHOW: &str = r#"cd "$1" && export LC_ALL=C &&
-    { find . ! -type f -printf '%P %y %m %U %G %l\n'; find . -type f -printf '%P %y %m %U %G %s %T@ ' -exec cat {} \; -printf '\n'; } | sort"#;
+    { find . ! -type f -printf '%P %y %m %U %G %T@ %l\n'; find . -type f -printf '%P %y %m %U %G %s %T@ ' -exec cat {} \; -printf '\n'; } | sort"#;
 const MOUNT: &str = r#"mount -t overlay overlay -o "lowerdir=$2" "$1" && "#;
 
 /// Layers, the lowest first, unpacked in a folder.

@@ -26,7 +26,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::balance::Balancer;
 use self::plan::{Front, Protocol, Realm, Target};
-pub use self::plan::{ProxyPlan, plan};
+pub use self::plan::{NodeNumbers, ProxyPlan, plan};
 use super::netns::Netns;
 
 /// When an address was taken by somebody else: how long to wait for it to be free.
@@ -37,8 +37,20 @@ const RETRY: Duration = Duration::from_secs(5);
 pub struct Realms {
     /// Where services' addresses are, and from where pods are reached.
     pub services: Netns,
-    /// Where the machine's own addresses are; more than one if the pods' machine is not the daemon's.
-    pub nodes: Vec<Netns>,
+    /// Where the addresses of each node are. The first is the machine, which has more than one if the pods' machine is
+    /// not the daemon's.
+    pub nodes: Vec<Vec<Netns>>,
+}
+
+impl Realms {
+    /// Lists the namespaces of a realm, always in the same order.
+    fn places(&self, realm: Realm) -> Vec<&Netns> {
+        match realm {
+            Realm::Services => vec![&self.services],
+            Realm::Nodes => self.nodes.iter().flatten().collect(),
+            Realm::Node(number) => self.nodes.get(number).into_iter().flatten().collect(),
+        }
+    }
 }
 
 /// A listening socket: where, and in which namespace of its realm.
@@ -77,8 +89,7 @@ pub async fn run(realms: Realms, mut plans: watch::Receiver<ProxyPlan>, tasks: T
 
 impl Proxies {
     async fn adopt(&mut self, plan: &ProxyPlan) {
-        let nodes = self.realms.nodes.len();
-        let count = |front: &Front| if front.realm == Realm::Services { 1 } else { nodes };
+        let count = |front: &Front| self.realms.places(front.realm).len();
         let wanted: BTreeMap<Socket, &Target> = plan
             .iter()
             .flat_map(|(front, target)| (0..count(front)).map(move |place| ((*front, place), target)))
@@ -117,7 +128,7 @@ impl Proxies {
 
     async fn listen(&self, socket: &Socket, balancer: Arc<Mutex<Balancer>>, stop: CancellationToken) -> io::Result<()> {
         let (front, place) = socket;
-        let netns = if front.realm == Realm::Services { &self.realms.services } else { &self.realms.nodes[*place] };
+        let netns = self.realms.places(front.realm)[*place];
         let address = SocketAddr::from((front.address, front.port));
         let way = self.realms.services.clone();
         match front.protocol {

@@ -26,8 +26,14 @@ pub type ProxyPlan = BTreeMap<Front, Target>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Realm {
     Services,
-    Node,
+    /// All nodes.
+    Nodes,
+    /// One of them; the first is the machine itself.
+    Node(usize),
 }
+
+/// Which number a node has, for those that have a network of their own.
+pub type NodeNumbers = BTreeMap<String, usize>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
@@ -62,11 +68,16 @@ pub struct Target {
 }
 
 /// Plans the fronts of services, of pods' host ports, and of the API server.
-pub fn plan(view: &ClusterView, subnets: &Subnets, api_server: SocketAddr) -> ProxyPlan {
+pub fn plan(view: &ClusterView, subnets: &Subnets, api_server: SocketAddr, nodes: &NodeNumbers) -> ProxyPlan {
     let mut plan = ProxyPlan::new();
     view.each_exposed(|service| add_service(&mut plan, service, subnets));
+    let number = |pod: &Pod| pod.spec.as_ref()?.node_name.as_ref().and_then(|name| nodes.get(name)).copied();
     for pod in &view.pods {
-        add_host_ports(&mut plan, pod);
+        add_host_ports(&mut plan, pod, Realm::Node(number(pod).unwrap_or(0)));
+    }
+    // The machine has the ports of all its nodes, as far as its own leave them.
+    for pod in &view.pods {
+        add_host_ports(&mut plan, pod, Realm::Node(0));
     }
     let api = Front { realm: Realm::Services, protocol: Protocol::Tcp, address: subnets.api(), port: API_PORT };
     plan.insert(api, Target { backends: vec![Backend::Daemon(api_server)], affinity: None });
@@ -89,7 +100,7 @@ fn add_service(plan: &mut ProxyPlan, service: &Exposed<'_>, subnets: &Subnets) {
         }
         let fronts = [
             (Realm::Services, address, number(Some(port.port))),
-            (Realm::Node, Ipv4Addr::UNSPECIFIED, number(port.node_port)),
+            (Realm::Nodes, Ipv4Addr::UNSPECIFIED, number(port.node_port)),
         ];
         for (realm, address, port) in fronts {
             let Some(port) = port else { continue };
@@ -117,7 +128,7 @@ fn backends(service: &Exposed<'_>, port: &ServicePort) -> Vec<Backend> {
     found
 }
 
-fn add_host_ports(plan: &mut ProxyPlan, pod: &Pod) {
+fn add_host_ports(plan: &mut ProxyPlan, pod: &Pod, realm: Realm) {
     let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else { return };
     let is_over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
     let address = status.pod_ip.as_deref().and_then(|address| address.parse::<Ipv4Addr>().ok());
@@ -128,7 +139,7 @@ fn add_host_ports(plan: &mut ProxyPlan, pod: &Pod) {
         let (Some(host_port), Some(container_port), Some(protocol)) = numbers else { continue };
         let address = port.host_ip.as_deref().and_then(|address| address.parse().ok()).unwrap_or(Ipv4Addr::UNSPECIFIED);
         let backends = vec![Backend::Pod(SocketAddrV4::new(pod_ip, container_port))];
-        let front = Front { realm: Realm::Node, protocol, address, port: host_port };
+        let front = Front { realm, protocol, address, port: host_port };
         plan.entry(front).or_insert(Target { backends, affinity: None });
     }
 }

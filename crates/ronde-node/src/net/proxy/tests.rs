@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{
     balance::Balancer,
-    plan::{Backend, Realm, Target, plan},
+    plan::{Backend, NodeNumbers, Realm, Target, plan},
 };
 use crate::net::{subnets::choose, view::ClusterView};
 
@@ -30,9 +30,14 @@ fn view(services: Vec<Value>, slices: Vec<Value>, pods: Vec<Value>) -> ClusterVi
 
 /// The API server's own front is always there and left out here.
 fn check(what: &str, view: &ClusterView, expected: &[&str]) {
-    let plan = plan(view, &choose(&[]).unwrap(), "127.0.0.1:6443".parse().unwrap());
+    let nodes = NodeNumbers::from([("second".to_owned(), 1)]);
+    let plan = plan(view, &choose(&[]).unwrap(), "127.0.0.1:6443".parse().unwrap(), &nodes);
     let line = |(front, target): (&super::Front, &Target)| {
-        let place = if front.realm == Realm::Services { "" } else { "node " };
+        let place = match front.realm {
+            Realm::Services => String::new(),
+            Realm::Nodes => "nodes ".to_owned(),
+            Realm::Node(number) => format!("node {number} "),
+        };
         let backends: Vec<String> = target.backends.iter().map(Backend::to_string).collect();
         let affinity = target.affinity.map(|time| format!(" for {} s", time.as_secs())).unwrap_or_default();
         format!("{place}{front} -> {}{affinity}", backends.join(" "))
@@ -83,7 +88,7 @@ fn services_lead_to_their_endpoints() {
             vec![slice(json!([{"port": 8080}]), json!([{"addresses": ["10.244.0.11"]}]))],
             vec![],
         ),
-        &["10.96.0.20:80/tcp -> 10.244.0.11:8080 for 60 s", "node 0.0.0.0:30080/tcp -> 10.244.0.11:8080 for 60 s"],
+        &["10.96.0.20:80/tcp -> 10.244.0.11:8080 for 60 s", "nodes 0.0.0.0:30080/tcp -> 10.244.0.11:8080 for 60 s"],
     );
     check(
         "a headless one",
@@ -129,7 +134,21 @@ fn host_ports_lead_to_their_pod() {
     check(
         "a running pod",
         &view(vec![], vec![], vec![pod("Running", false)]),
-        &["node 0.0.0.0:8080/tcp -> 10.244.0.11:80", "node 127.0.0.1:5353/udp -> 10.244.0.11:53"],
+        &["node 0 0.0.0.0:8080/tcp -> 10.244.0.11:80", "node 0 127.0.0.1:5353/udp -> 10.244.0.11:53"],
+    );
+    let on = |node: &str, ip: &str| {
+        json!({"metadata": {"name": node, "namespace": "team"}, "status": {"phase": "Running", "podIP": ip},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 8080}]}]}})
+    };
+    check(
+        "one on each node: the machine is the first",
+        &view(vec![], vec![], vec![on("second", "10.244.0.12"), on("first", "10.244.0.11")]),
+        &["node 0 0.0.0.0:8080/tcp -> 10.244.0.11:80", "node 1 0.0.0.0:8080/tcp -> 10.244.0.12:80"],
+    );
+    check(
+        "one on the second: the machine has it too",
+        &view(vec![], vec![], vec![on("second", "10.244.0.12")]),
+        &["node 0 0.0.0.0:8080/tcp -> 10.244.0.12:80", "node 1 0.0.0.0:8080/tcp -> 10.244.0.12:80"],
     );
     check("a pod that is over", &view(vec![], vec![], vec![pod("Succeeded", false)]), &[]);
     check("a pod of the machine's network", &view(vec![], vec![], vec![pod("Running", true)]), &[]);

@@ -76,6 +76,7 @@ impl Machine {
             api_server: "127.0.0.1:1".parse().unwrap(),
             cluster_domain: "cluster.local".to_owned(),
             resolv_conf: self.directory.path().join("resolv.conf"),
+            nodes: Vec::new(),
         }
     }
 }
