@@ -73,7 +73,7 @@ e2e-tools: ## Build kubectl and helm for the tests, into a cache outside the che
 
 e2e: build ## Jobs, policies, queues and gangs on a real control plane with simulated nodes, run by ronde operator with the rights of its chart
 	cargo test $(LOCKED) -p ronde --test pods --no-run
-	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" RONDE_ALL_RIGHTS=1 e2e/scenarios.sh "$$(tools/target-dir.sh)/debug/ronde" \
+	PATH="$$(dirname "$$(e2e/peers.sh path kubectl)"):$$(dirname "$$(e2e/peers.sh path helm)"):$$PATH" e2e/scenarios.sh "$$(tools/target-dir.sh)/debug/ronde" \
 	cargo test $(LOCKED) -p ronde --test pods scenarios -- --test-threads 1
 
 e2e-operator: build ## Install, upgrade, roll back, uninstall and reinstall the operator's chart with Helm 3 and 4, and take over Volcano's and et-operator's jobs
