@@ -10,7 +10,14 @@ use ronde_runtime::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{batch, elastic::pod::AgentSettings, install, scheduling::Scheduler, ssh_keys::KeySource};
+use crate::{
+    batch::{self, Surroundings},
+    elastic::pod::AgentSettings,
+    install,
+    jobflow::probe::PodDialer,
+    scheduling::Scheduler,
+    ssh_keys::KeySource,
+};
 
 /// Where operators agree on who is at work: namespace and name.
 pub const LEASE: (&str, &str) = ("kube-system", "ronde-operator");
@@ -121,6 +128,9 @@ fn machine(client: &Client, clock: &Clock) -> Election {
 pub async fn runner(options: &Options) -> Result<Runner, kube::Error> {
     install::ensure(&options.client).await?;
     let mut runner = Runner::new(options.client.clone(), options.clock.clone());
-    batch::add(&mut runner, options.keys.clone(), options.agent.clone(), options.scheduler.clone());
+    // The operator is a pod among others, or on a machine that reaches them.
+    let dialer = PodDialer::direct();
+    let surroundings = Surroundings { keys: options.keys.clone(), agent: options.agent.clone(), dialer };
+    batch::add(&mut runner, surroundings, options.scheduler.clone());
     Ok(runner)
 }

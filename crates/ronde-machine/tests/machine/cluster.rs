@@ -26,7 +26,9 @@ use kube::{
 };
 use parking_lot::Mutex;
 use ronde_apiserver::{Apiserver, clock_and_ids::ClockAndIds};
-use ronde_control::{elastic::pod::AgentSettings, operator, scheduling::Scheduler, ssh_keys::KeySource};
+use ronde_control::{
+    elastic::pod::AgentSettings, jobflow::probe::PodDialer, operator, scheduling::Scheduler, ssh_keys::KeySource,
+};
 use ronde_machine::volumeclaims::VolumeClaims;
 use ronde_runtime::{
     runner::{Clock, Runner},
@@ -124,6 +126,7 @@ impl Cluster {
             volumes: VolumeClaims { root: PathBuf::from(ROOT), remove: Arc::new(remove) },
             keys: KeySource::real(),
             agent: AgentSettings::default(),
+            dialer: PodDialer::direct(),
             scheduler: Scheduler::for_machine(),
         };
         Ok(Running::start(ronde_machine::runner(options).await?))

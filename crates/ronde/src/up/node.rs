@@ -10,7 +10,9 @@ use std::{
 };
 
 use ronde_apiserver::Server;
-use ronde_control::{elastic::pod::AgentSettings, operator, scheduling::Scheduler, ssh_keys::KeySource};
+use ronde_control::{
+    elastic::pod::AgentSettings, jobflow::probe::PodDialer, operator, scheduling::Scheduler, ssh_keys::KeySource,
+};
 use ronde_launch::agent::install;
 use ronde_machine::{
     deployment::Deployments,
@@ -26,6 +28,7 @@ use ronde_node::{
         probe::{Isolation, Missing, Wish},
         rootless::{self, Home},
     },
+    node::Node,
     objects::Division,
     start::{Options, Prepared, StartError, Started},
 };
@@ -35,7 +38,7 @@ use ronde_runtime::{
     runner::{Clock, Runner},
 };
 use rustix::process::Resource;
-use tokio::runtime::Runtime;
+use tokio::{net::TcpStream, runtime::Runtime};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -96,7 +99,7 @@ struct About {
     names: Vec<String>,
     isolation: Isolation,
     missing: Vec<Missing>,
-    node: Arc<ronde_node::node::Node>,
+    node: Arc<Node>,
 }
 
 /// An ordinary user goes into a user namespace, in which he is root. This comes before the first thread.
@@ -204,7 +207,7 @@ pub fn start(
     let Started { names, isolation, missing, kubelet_api, node, agent } = started;
     server.connect_nodes(kubelet_api);
     let scheduler = placing.tell(Scheduler::for_machine());
-    let runner = runtime.block_on(controllers(client, &node.folder, agent, scheduler));
+    let runner = runtime.block_on(controllers(client, &node, agent, scheduler));
     let runner = runner.map_err(|source| NodeError::Controllers { source: Box::new(source) })?;
     tasks.spawn(runner.run(stop.clone()));
     Ok(Cluster { started: Some(About { names, isolation, missing, node }), tasks })
@@ -212,23 +215,38 @@ pub fn start(
 
 async fn controllers(
     client: kube::Client,
-    folder: &Path,
+    node: &Arc<Node>,
     agent: NodeAgent,
     scheduler: Scheduler,
 ) -> Result<Runner, kube::Error> {
     let options = ronde_machine::Options {
         client,
         clock: Clock::real(),
-        volumes: VolumeClaims { root: folder.join("volumes"), remove: Arc::new(remove_directory) },
+        volumes: VolumeClaims { root: node.folder.join("volumes"), remove: Arc::new(remove_directory) },
         keys: KeySource::real(),
         // The program in pods is this one, also where pods do not see it: in /tmp, for example.
         agent: AgentSettings { driver: Some(PROGRAM_DRIVER.to_owned()), ..AgentSettings::default() },
+        dialer: dialer(node.clone()),
         scheduler,
     };
     let mut runner = ronde_machine::runner(options).await?;
     runner.add(ReplicaSets).add(Deployments).add(StatefulSets);
     runner.add(Jobs).add(Orphans::<Jobs>::default()).add(TtlAfterFinished).add(agent);
     Ok(runner)
+}
+
+/// The addresses of pods are behind a bridge that may be in a namespace of its own.
+fn dialer(node: Arc<Node>) -> PodDialer {
+    PodDialer::new(move |address| {
+        let node = node.clone();
+        let dial = async move {
+            match &node.network {
+                Some(network) => network.connect(None, address).await,
+                None => TcpStream::connect(address).await,
+            }
+        };
+        Box::pin(dial)
+    })
 }
 
 fn remove_directory(path: &Path) -> io::Result<()> {
