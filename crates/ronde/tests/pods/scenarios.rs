@@ -73,6 +73,11 @@ fn faults() {
 }
 
 #[test]
+fn flows() {
+    check("flows");
+}
+
+#[test]
 fn gang() {
     check("gang");
 }
@@ -109,6 +114,7 @@ fn every_scenario_is_run() {
             "chart_host_network",
             "chart_of_version_1",
             "faults",
+            "flows",
             "gang",
             "policies",
             "queues",
