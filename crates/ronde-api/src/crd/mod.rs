@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use self::structural::structural;
 use crate::{
     Command, HyperNode, HyperNodeSpec, HyperNodeStatus, Job, JobFlow, JobFlowSpec, JobFlowStatus, JobSpec, JobStatus,
-    JobTemplate, JobTemplateStatus, PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec, QueueStatus, ScaleIn, ScaleInSpec, ScaleOut, ScaleOutSpec, ScalerStatus,
-    TrainingJob, TrainingJobSpec, TrainingJobStatus,
+    JobTemplate, JobTemplateStatus, PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec, QueueStatus, ScaleIn,
+    ScaleInSpec, ScaleOut, ScaleOutSpec, ScalerStatus, TrainingJob, TrainingJobSpec, TrainingJobStatus,
 };
 
 /// The first line of the file of a definition.

@@ -11,9 +11,7 @@ use super::{
     fault::Faults,
     job,
 };
-use crate::{
-    Flow, FlowHttpGet, FlowProbe, Job, JobFlow, JobSpec, JobTemplate, PodPhase, RetainPolicy, names,
-};
+use crate::{Flow, FlowHttpGet, FlowProbe, Job, JobFlow, JobSpec, JobTemplate, PodPhase, RetainPolicy, names};
 
 /// The most jobs of one flow: its status says something about each, and an object has a megabyte and a half at most.
 pub const FLOWS_MAX: usize = 1000;
@@ -111,7 +109,10 @@ fn check_port(port: i32, path: String, faults: &mut Faults) {
 pub fn template_warnings(template: &JobTemplate) -> Vec<String> {
     let mut job = Job { metadata: template.metadata.clone(), spec: template.spec.clone(), status: None };
     job::default(&mut job, Stage::Create, None);
-    job::validate_accepted(&job).iter().map(|fault| format!("{fault}; jobs of flows that do not patch it are refused")).collect()
+    job::validate_accepted(&job)
+        .iter()
+        .map(|fault| format!("{fault}; jobs of flows that do not patch it are refused"))
+        .collect()
 }
 
 /// Returns the spec of the job that a flow makes from a template.
@@ -119,7 +120,9 @@ pub fn template_warnings(template: &JobTemplate) -> Vec<String> {
 /// # Errors
 /// If what comes out is not the spec of a job, in words.
 pub fn patched(template: &JobSpec, flow: &Flow) -> Result<JobSpec, String> {
-    let Some(patch) = flow.patch.as_ref().filter(|patch| !patch.job_spec.is_empty()) else { return Ok(template.clone()) };
+    let Some(patch) = flow.patch.as_ref().filter(|patch| !patch.job_spec.is_empty()) else {
+        return Ok(template.clone());
+    };
     let mut spec = serde_json::to_value(template).map_err(|error| error.to_string())?;
     merge_fields(&mut spec, &patch.job_spec);
     serde_json::from_value(spec).map_err(|error| format!("the patch does not fit: {error}"))
@@ -278,7 +281,10 @@ mod tests {
             ],
         }))
         .expect("a spec");
-        assert_eq!((&changed["queue"], &changed["plugins"]), (&json!("other"), &json!({"svc": [], "env": ["--b", "--c"]})));
+        assert_eq!(
+            (&changed["queue"], &changed["plugins"]),
+            (&json!("other"), &json!({"svc": [], "env": ["--b", "--c"]}))
+        );
         let tasks: Vec<(&Value, &Value)> =
             changed["tasks"].as_array().expect("tasks").iter().map(|task| (&task["name"], &task["replicas"])).collect();
         assert_eq!(tasks, [(&json!("master"), &json!(1)), (&json!("worker"), &json!(4)), (&json!("extra"), &json!(1))]);

@@ -185,7 +185,7 @@ fn what_has_ended_does_not_run_again_and_what_has_not_does() {
     assert_eq!(world.settle(), "f-a Pending", "somebody deleted a job that was running");
     world.becomes("a", JobPhase::Completed);
     world.jobs.remove("f-a");
-    assert_eq!(world.settle(), "Pending", "those that depend on it wait, it is remembered");
+    assert_eq!(world.settle(), "Running", "it is remembered");
     assert_eq!(world.becomes("b", JobPhase::Failed), "Running");
     world.jobs.remove("f-b");
     assert_eq!(world.settle(), "Running");
@@ -196,7 +196,7 @@ fn what_has_ended_does_not_run_again_and_what_has_not_does() {
 fn jobs_of_a_flow_that_succeeded_are_deleted_if_it_says_so() {
     let mut world = World::new(&json!({"flows": [{"name": "a"}, step("b", &["a"])], "jobRetainPolicy": "delete"}));
     world.settle();
-    assert_eq!(world.becomes("a", JobPhase::Completed), "f-b Pending");
+    assert_eq!(world.becomes("a", JobPhase::Completed), "f-b Running");
     assert_eq!(world.jobs.len(), 2, "not before the end");
     assert_eq!(world.becomes("b", JobPhase::Completed), "Succeed");
     assert!(world.jobs.is_empty());
