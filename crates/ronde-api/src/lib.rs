@@ -22,6 +22,7 @@ mod duration;
 pub mod flags;
 mod hyper_node;
 mod job;
+mod job_flow;
 pub mod names;
 mod pod_group;
 mod queue;
@@ -40,6 +41,11 @@ pub use self::{
         Action, DependsOn, Event, Iteration, Job, JobCondition, JobPhase, JobSpec, JobState, JobStatus, JobVolume,
         LifecyclePolicy, NetworkTopology, PartitionPolicy, PodPhase, TaskSpec, TaskStatus, TopologyMode,
         TopologyPolicy,
+    },
+    job_flow::{
+        Flow, FlowDependsOn, FlowHttpGet, FlowJobCondition, FlowJobStatus, FlowPatch, FlowProbe, FlowTaskStatus,
+        FlowTcpSocket, JobFlow, JobFlowPhase, JobFlowSpec, JobFlowState, JobFlowStatus, JobRunningHistory, JobTemplate,
+        JobTemplateStatus, RetainPolicy,
     },
     pod_group::{
         PodGroup, PodGroupCondition, PodGroupConditionType, PodGroupPhase, PodGroupSpec, PodGroupStatus, SubGroupPolicy,

@@ -34,6 +34,10 @@ pub const REVOCABLE_ZONE: &str = "volcano.sh/revocable-zone";
 pub const JDB_MIN_AVAILABLE: &str = "volcano.sh/jdb-min-available";
 pub const JDB_MAX_UNAVAILABLE: &str = "volcano.sh/jdb-max-unavailable";
 
+/// On a job that a flow has made, as label and annotation: the template and the flow, as `<namespace>.<name>`.
+pub const CREATED_BY_TEMPLATE: &str = "volcano.sh/createdByJobTemplate";
+pub const CREATED_BY_FLOW: &str = "volcano.sh/createdByJobFlow";
+
 /// On a job: what kind of work it is, for people.
 pub const JOB_TYPE: &str = "volcano.sh/job-type";
 
@@ -150,6 +154,11 @@ pub mod elastic {
 /// Returns the name of a pod of a job.
 pub fn pod(job: &str, task: &str, index: impl std::fmt::Display) -> String {
     format!("{job}-{task}-{index}")
+}
+
+/// Returns the name of the job that a flow makes from a template.
+pub fn flow_job(flow: &str, template: &str) -> String {
+    format!("{flow}-{template}")
 }
 
 /// Returns the name of the PodGroup of a job.

@@ -7,6 +7,7 @@ use ronde_runtime::{pods::orphans::Orphans, runner::Runner};
 
 use crate::{
     elastic::{Elastic, pod::AgentSettings},
+    jobflow::{JobFlows, probe::PodDialer},
     podgroup::PodGroups,
     scheduling::Scheduler,
     ssh_keys::KeySource,
@@ -14,15 +15,28 @@ use crate::{
     vcqueue::VcQueues,
 };
 
+/// What the controllers need that is different from one cluster to another.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// Where the keys of jobs come from.
+    pub keys: KeySource,
+    /// Where the program comes from that runs in the pods of training jobs.
+    pub agent: AgentSettings,
+    /// How the addresses of pods are reached.
+    pub dialer: PodDialer,
+}
+
 /// Adds everything to a runner.
-pub fn add(runner: &mut Runner, keys: KeySource, agent: AgentSettings, scheduler: Scheduler) {
-    add_controllers(runner, keys, agent, &scheduler);
+pub fn add(runner: &mut Runner, surroundings: Surroundings, scheduler: Scheduler) {
+    add_controllers(runner, surroundings, &scheduler);
     runner.add_loop(scheduler);
 }
 
 /// Adds the controllers alone; somebody else is the scheduler.
-pub fn add_controllers(runner: &mut Runner, keys: KeySource, agent: AgentSettings, scheduler: &Scheduler) {
+pub fn add_controllers(runner: &mut Runner, surroundings: Surroundings, scheduler: &Scheduler) {
+    let Surroundings { keys, agent, dialer } = surroundings;
     let groups = PodGroups { schedulers: scheduler.schedulers.clone() };
     runner.add(Elastic::new(keys.clone(), agent)).add(Orphans::<Elastic>::default());
     runner.add(VcJobs::new(keys)).add(Orphans::<VcJobs>::default()).add(groups).add(VcQueues);
+    runner.add(JobFlows::new(dialer));
 }

@@ -38,14 +38,15 @@ const SERVED_PACE: Duration = Duration::from_millis(50);
 const READ: [&str; 3] = ["get", "list", "watch"];
 const WRITE: [&str; 5] = ["create", "delete", "deletecollection", "patch", "update"];
 /// What users of jobs work with, by API group.
-const CHANGED: [(&str, &[&str]); 3] = [
+const CHANGED: [(&str, &[&str]); 4] = [
     ("batch.volcano.sh", &["jobs"]),
     ("bus.volcano.sh", &["commands"]),
+    ("flow.volcano.sh", &["jobflows", "jobtemplates"]),
     ("kai.alibabacloud.com", &["scaleins", "scaleouts", "trainingjobs"]),
 ];
 /// The same, and what tells why a job waits.
-const SEEN: [(&str, &[&str]); 4] =
-    [CHANGED[0], CHANGED[1], CHANGED[2], ("scheduling.volcano.sh", &["podgroups", "queues"])];
+const SEEN: [(&str, &[&str]); 5] =
+    [CHANGED[0], CHANGED[1], CHANGED[2], CHANGED[3], ("scheduling.volcano.sh", &["podgroups", "queues"])];
 
 /// Who brings the definitions of our kinds, and the roles that go with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,9 +18,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    batch,
+    batch::{self, Surroundings},
     elastic::pod::AgentSettings,
     install::{self, Definitions},
+    jobflow::probe::PodDialer,
     metrics::{ACTIVE, NO_LABELS, TERMS},
     scheduling::Scheduler,
     ssh_keys::KeySource,
@@ -179,7 +180,10 @@ pub async fn runner(options: &Options, client: Client, waits_for: impl Fn(&[Stri
         sleep(INSTALL_PACE).await;
     }
     let mut runner = Runner::new(client, options.clock.clone()).told_to(options.telemetry.clone());
-    batch::add(&mut runner, options.keys.clone(), options.agent.clone(), options.scheduler.clone());
+    // The operator is a pod among others, or on a machine that reaches them.
+    let dialer = PodDialer::direct();
+    let surroundings = Surroundings { keys: options.keys.clone(), agent: options.agent.clone(), dialer };
+    batch::add(&mut runner, surroundings, options.scheduler.clone());
     Ok(runner)
 }
 

@@ -21,7 +21,13 @@ pub mod volumeclaims;
 
 use kube::Client;
 use ronde_control::{
-    batch, elastic::pod::AgentSettings, install, operator, scheduling::Scheduler, ssh_keys::KeySource,
+    batch::{self, Surroundings},
+    elastic::pod::AgentSettings,
+    install,
+    jobflow::probe::PodDialer,
+    operator,
+    scheduling::Scheduler,
+    ssh_keys::KeySource,
 };
 use ronde_runtime::{
     client::{Overseer, oversee},
@@ -48,6 +54,8 @@ pub struct Options {
     pub keys: KeySource,
     /// Where the program comes from that runs in the pods of training jobs.
     pub agent: AgentSettings,
+    /// How the addresses of pods are reached.
+    pub dialer: PodDialer,
     pub scheduler: Scheduler,
     pub telemetry: Telemetry,
 }
@@ -71,6 +79,7 @@ pub async fn runner(options: Options) -> Result<Runner, kube::Error> {
         .add(Disruption)
         .add(StaleMarks)
         .add(options.volumes);
-    batch::add(&mut runner, options.keys, options.agent, options.scheduler);
+    let surroundings = Surroundings { keys: options.keys, agent: options.agent, dialer: options.dialer };
+    batch::add(&mut runner, surroundings, options.scheduler);
     Ok(runner)
 }

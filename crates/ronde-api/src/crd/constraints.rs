@@ -6,10 +6,10 @@
 use serde_json::{Value, json};
 
 use crate::{
-    Action, AttachMode, CleanPodPolicy, DequeueStrategy, Event, Iteration, MemberType, RestartPolicy, TopologyMode,
-    TopologyPolicy,
+    Action, AttachMode, CleanPodPolicy, DequeueStrategy, Event, Iteration, MemberType, PodPhase, RestartPolicy,
+    RetainPolicy, TopologyMode, TopologyPolicy,
     names::{elastic::JOB_NAME_MAX, plugins},
-    rules::PODS_MAX,
+    rules::{PODS_MAX, job_flow::FLOWS_MAX},
 };
 
 /// The most items of lists, far above what anyone uses.
@@ -18,6 +18,7 @@ const VOLUMES_MAX: u32 = 64;
 const POLICIES_MAX: u32 = 32;
 const DEPENDENCIES_MAX: u32 = TASKS_MAX;
 const RESOURCES_MAX: u32 = 64;
+const PROBES_MAX: u32 = 64;
 const ARGUMENTS_MAX: u32 = 64;
 /// Room for a key in an argument.
 const ARGUMENT_LENGTH_MAX: u32 = 16384;
@@ -30,7 +31,9 @@ const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 /// If a path leads nowhere: the tables and the types are changed together.
 pub(super) fn apply(kind: &str, schema: &mut Value) {
     let rows = match kind {
-        "Job" => job(),
+        "Job" => job_spec("spec", true),
+        "JobFlow" => job_flow(),
+        "JobTemplate" => job_spec("spec", false),
         "PodGroup" => pod_group(),
         "Queue" => queue(),
         "HyperNode" => hyper_node(),
@@ -135,12 +138,13 @@ const FIXED: [&str; 9] = [
 
 const RULES: &str = "x-kubernetes-validations";
 
-fn job() -> Vec<Row> {
+/// The spec of a job; one that is not fixed is that of a template.
+fn job_spec(path: &str, is_fixed: bool) -> Vec<Row> {
     let all = [
         rows(
-            "spec",
+            path,
             [
-                ("", json!({"required": ["tasks"], RULES: job_rules()})),
+                ("", json!({"required": ["tasks"], RULES: job_rules(is_fixed)})),
                 ("schedulerName", json!({"maxLength": 63})),
                 ("minAvailable", at_least(0)),
                 ("queue", with(name(SUBDOMAIN, 253), "default", "default".into())),
@@ -165,16 +169,16 @@ fn job() -> Vec<Row> {
                 ("tasks", json!({"minItems": 1, "maxItems": TASKS_MAX})),
             ],
         ),
-        task(),
-        policies("spec.policies"),
-        policies("spec.tasks[].policies"),
-        topology("spec.networkTopology"),
-        topology("spec.tasks[].partitionPolicy.networkTopology"),
+        task(&format!("{path}.tasks[]")),
+        policies(&format!("{path}.policies")),
+        policies(&format!("{path}.tasks[].policies")),
+        topology(&format!("{path}.networkTopology")),
+        topology(&format!("{path}.tasks[].partitionPolicy.networkTopology")),
     ];
     all.concat()
 }
 
-fn job_rules() -> Value {
+fn job_rules(is_fixed: bool) -> Value {
     let known = plugins::ALL.map(|name| format!("'{name}'")).join(", ");
     let mut rules = checked(&[
         (
@@ -202,15 +206,41 @@ fn job_rules() -> Value {
             &format!("unknown plugin; the known ones are {known}"),
             ".plugins",
         ),
-        ("self.tasks.size() == oldSelf.tasks.size()", "tasks may not be added or removed after creation", ".tasks"),
     ]);
-    if let Some(rules) = rules.as_array_mut() {
+    if let Some(rules) = rules.as_array_mut().filter(|_| is_fixed) {
+        let tasks = "self.tasks.size() == oldSelf.tasks.size()";
+        rules.push(checked(&[(tasks, "tasks may not be added or removed after creation", ".tasks")])[0].clone());
         rules.extend(FIXED.into_iter().map(fixed));
     }
     rules
 }
 
-fn task() -> Vec<Row> {
+/// What can be said of a flow without looking at all of it: the graph is left to the controller. A patch is no job, and
+/// has no defaults.
+fn job_flow() -> Vec<Row> {
+    let probe = |list: &str| format!("spec.flows[].dependsOn.probe.{list}");
+    let mut all = rows(
+        "spec",
+        [
+            ("", json!({"required": ["flows"]})),
+            ("flows", json!({"minItems": 1, "maxItems": FLOWS_MAX})),
+            ("flows[]", json!({"required": ["name"]})),
+            ("flows[].name", with(name(SUBDOMAIN, 253), "minLength", 1.into())),
+            ("flows[].dependsOn.targets", json!({"maxItems": FLOWS_MAX})),
+            ("jobRetainPolicy", words(RetainPolicy::ALL.iter().map(|word| word.as_str()))),
+        ],
+    );
+    for list in ["httpGetList", "tcpSocketList", "taskStatusList"] {
+        all.push((probe(list), json!({"maxItems": PROBES_MAX})));
+    }
+    for list in ["httpGetList[].port", "tcpSocketList[].port"] {
+        all.push((probe(list), json!({"minimum": 1, "maximum": 65535})));
+    }
+    all.push((probe("taskStatusList[].phase"), words(PodPhase::ALL.iter().map(|word| word.as_str()))));
+    all
+}
+
+fn task(path: &str) -> Vec<Row> {
     let iteration = words(Iteration::ALL.iter().map(|word| word.as_str()));
     let rules = checked(&[
         (
@@ -232,7 +262,7 @@ fn task() -> Vec<Row> {
         ),
     ]);
     rows(
-        "spec.tasks[]",
+        path,
         [
             ("", json!({RULES: rules})),
             ("name", name(LABEL, 63)),

@@ -13,19 +13,21 @@ use serde_json::{Map, Value, json};
 
 use self::structural::structural;
 use crate::{
-    Command, HyperNode, HyperNodeSpec, HyperNodeStatus, Job, JobSpec, JobStatus, PodGroup, PodGroupSpec,
-    PodGroupStatus, Queue, QueueSpec, QueueStatus, ScaleIn, ScaleInSpec, ScaleOut, ScaleOutSpec, ScalerStatus,
-    TrainingJob, TrainingJobSpec, TrainingJobStatus,
+    Command, HyperNode, HyperNodeSpec, HyperNodeStatus, Job, JobFlow, JobFlowSpec, JobFlowStatus, JobSpec, JobStatus,
+    JobTemplate, JobTemplateStatus, PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec, QueueStatus, ScaleIn,
+    ScaleInSpec, ScaleOut, ScaleOutSpec, ScalerStatus, TrainingJob, TrainingJobSpec, TrainingJobStatus,
 };
 
 /// The first line of the file of a definition.
 pub const HEAD: &str = "# Generated from crates/ronde-api by `make generate`.\n";
 
 /// The committed definitions as (name, YAML): who only wants to know whether anything is new need not generate them.
-pub const COMMITTED: [(&str, &str); 8] = [
+pub const COMMITTED: [(&str, &str); 10] = [
     ("commands.bus.volcano.sh", include_str!("../../crds/commands.bus.volcano.sh.yaml")),
     ("hypernodes.topology.volcano.sh", include_str!("../../crds/hypernodes.topology.volcano.sh.yaml")),
+    ("jobflows.flow.volcano.sh", include_str!("../../crds/jobflows.flow.volcano.sh.yaml")),
     ("jobs.batch.volcano.sh", include_str!("../../crds/jobs.batch.volcano.sh.yaml")),
+    ("jobtemplates.flow.volcano.sh", include_str!("../../crds/jobtemplates.flow.volcano.sh.yaml")),
     ("podgroups.scheduling.volcano.sh", include_str!("../../crds/podgroups.scheduling.volcano.sh.yaml")),
     ("queues.scheduling.volcano.sh", include_str!("../../crds/queues.scheduling.volcano.sh.yaml")),
     ("scaleins.kai.alibabacloud.com", include_str!("../../crds/scaleins.kai.alibabacloud.com.yaml")),
@@ -38,7 +40,9 @@ pub fn all() -> Vec<Value> {
     vec![
         command(),
         hyper_node(),
+        job_flow(),
         job(),
+        job_template(),
         pod_group(),
         queue(),
         scaler::<ScaleIn, ScaleInSpec>("Asks workers of a training job to leave."),
@@ -91,6 +95,36 @@ fn job() -> Value {
                 ("AGE", "date", ".metadata.creationTimestamp", 0),
                 ("QUEUE", "string", ".spec.queue", 1),
             ],
+        },
+    )
+}
+
+fn job_flow() -> Value {
+    definition::<JobFlow>(
+        properties(parts::<JobFlowSpec, JobFlowStatus>),
+        About {
+            what: "Jobs made from templates, each when those that it depends on are complete.",
+            short: &["jf"],
+            status: true,
+            required: &["spec"],
+            columns: &[
+                ("Status", "string", ".status.state.phase", 0),
+                ("Age", "date", ".metadata.creationTimestamp", 0),
+                ("Message", "string", ".status.state.message", 1),
+            ],
+        },
+    )
+}
+
+fn job_template() -> Value {
+    definition::<JobTemplate>(
+        properties(parts::<JobSpec, JobTemplateStatus>),
+        About {
+            what: "A job that flows make jobs from.",
+            short: &["jt"],
+            status: true,
+            required: &["spec"],
+            columns: &[("Age", "date", ".metadata.creationTimestamp", 0)],
         },
     )
 }

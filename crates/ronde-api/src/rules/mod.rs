@@ -7,6 +7,7 @@
 pub mod command;
 pub mod hyper_node;
 pub mod job;
+pub mod job_flow;
 pub mod occupants;
 pub mod pod_group;
 pub mod queue;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::Resource;
 use ronde_api::{
-    Command, HyperNode, Job, PodGroup, Queue, ScaleIn, ScaleOut, TrainingJob,
+    Command, HyperNode, Job, JobFlow, JobTemplate, PodGroup, Queue, ScaleIn, ScaleOut, TrainingJob,
     rules::{self, Fault, Queues, Stage},
 };
 use ronde_apiserver::{admission::check_pod_template, error::FieldError, schema::crd::Verdict};
@@ -31,8 +31,10 @@ pub(super) trait Kind: Sync {
 
 /// Returns the rules of a kind, if it has any here.
 pub(super) fn find(api_version: &str, kind: &str) -> Option<&'static dyn Kind> {
-    let kinds: [(&str, &str, &'static dyn Kind); 8] = [
+    let kinds: [(&str, &str, &'static dyn Kind); 10] = [
         (Job::API_VERSION, Job::KIND, &JOB),
+        (JobFlow::API_VERSION, JobFlow::KIND, &JOB_FLOW),
+        (JobTemplate::API_VERSION, JobTemplate::KIND, &JOB_TEMPLATE),
         (PodGroup::API_VERSION, PodGroup::KIND, &POD_GROUP),
         (Queue::API_VERSION, Queue::KIND, &QUEUE),
         (Command::API_VERSION, Command::KIND, &COMMAND),
@@ -70,6 +72,21 @@ static JOB: Rules<Job> = Rules {
     },
     check_raw: |job| check_templates(templates_of_job(job)),
     warnings: rules::job::warnings,
+};
+
+static JOB_FLOW: Rules<JobFlow> = Rules {
+    default: |_, _, _| {},
+    check: |new, _, _| rules::job_flow::validate(new),
+    check_raw: |_| Vec::new(),
+    warnings: |_| Vec::new(),
+};
+
+/// A template need not be a whole job: a flow may patch it.
+static JOB_TEMPLATE: Rules<JobTemplate> = Rules {
+    default: |_, _, _| {},
+    check: |_, _, _| Vec::new(),
+    check_raw: |_| Vec::new(),
+    warnings: rules::job_flow::template_warnings,
 };
 
 static POD_GROUP: Rules<PodGroup> = Rules {

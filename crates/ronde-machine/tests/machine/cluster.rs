@@ -27,7 +27,8 @@ use kube::{
 use parking_lot::Mutex;
 use ronde_apiserver::{Apiserver, clock_and_ids::ClockAndIds};
 use ronde_control::{
-    elastic::pod::AgentSettings, install::Definitions, operator, scheduling::Scheduler, ssh_keys::KeySource,
+    elastic::pod::AgentSettings, install::Definitions, jobflow::probe::PodDialer, operator, scheduling::Scheduler,
+    ssh_keys::KeySource,
 };
 use ronde_machine::volumeclaims::VolumeClaims;
 use ronde_runtime::{
@@ -128,6 +129,7 @@ impl Cluster {
             volumes: VolumeClaims { root: PathBuf::from(ROOT), remove: Arc::new(remove) },
             keys: KeySource::real(),
             agent: AgentSettings::default(),
+            dialer: PodDialer::direct(),
             scheduler: Scheduler::for_machine(),
             telemetry: Telemetry::default(),
         };

@@ -17,9 +17,10 @@ use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use ronde_apiserver::{Apiserver, admission::Admission, clock_and_ids::ClockAndIds};
 use ronde_control::{
-    batch,
+    batch::{self, Surroundings},
     elastic::pod::AgentSettings,
     install,
+    jobflow::probe::PodDialer,
     scheduling::Scheduler,
     ssh_keys::{KeyPair, KeySource},
 };
@@ -69,7 +70,9 @@ impl Controllers {
                 sets.add(Jobs).add(Orphans::<Jobs>::default()).add(TtlAfterFinished);
             }
             Self::Batch => {
-                batch::add_controllers(runner, numbered_keys(), AgentSettings::default(), &Scheduler::for_cluster());
+                let (keys, agent, dialer) = (numbered_keys(), AgentSettings::default(), PodDialer::direct());
+                let surroundings = Surroundings { keys, agent, dialer };
+                batch::add_controllers(runner, surroundings, &Scheduler::for_cluster());
             }
         }
     }

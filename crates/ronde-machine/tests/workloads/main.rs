@@ -21,6 +21,7 @@ use stories;
 mod chance;
 mod cluster;
 mod deployments;
+mod flows;
 mod jobs;
 mod node;
 mod queues;

@@ -10,7 +10,9 @@ use std::{
 };
 
 use ronde_apiserver::Server;
-use ronde_control::{elastic::pod::AgentSettings, operator, scheduling::Scheduler, ssh_keys::KeySource};
+use ronde_control::{
+    elastic::pod::AgentSettings, jobflow::probe::PodDialer, operator, scheduling::Scheduler, ssh_keys::KeySource,
+};
 use ronde_launch::agent::install;
 use ronde_machine::{
     deployment::Deployments,
@@ -26,6 +28,7 @@ use ronde_node::{
         probe::{Isolation, Missing, Wish},
         rootless::{self, Home},
     },
+    node::Node,
     objects::Division,
     start::{Options, Prepared, StartError, Started},
 };
@@ -36,7 +39,7 @@ use ronde_runtime::{
     telemetry::Telemetry,
 };
 use rustix::process::Resource;
-use tokio::runtime::Runtime;
+use tokio::{net::TcpStream, runtime::Runtime};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -97,7 +100,7 @@ struct About {
     names: Vec<String>,
     isolation: Isolation,
     missing: Vec<Missing>,
-    node: Arc<ronde_node::node::Node>,
+    node: Arc<Node>,
 }
 
 /// An ordinary user goes into a user namespace, in which he is root. This comes before the first thread.
@@ -208,7 +211,7 @@ pub fn start(
     let telemetry = Telemetry::default();
     let metrics = telemetry.metrics.clone();
     server.add_metrics(Box::new(move || metrics.render(ronde_control::metrics::of_controllers())));
-    let runner = runtime.block_on(controllers(client, &node.folder, agent, (scheduler, telemetry)));
+    let runner = runtime.block_on(controllers(client, &node, agent, (scheduler, telemetry)));
     let runner = runner.map_err(|source| NodeError::Controllers { source: Box::new(source) })?;
     tasks.spawn(runner.run(stop.clone()));
     Ok(Cluster { started: Some(About { names, isolation, missing, node }), tasks })
@@ -216,17 +219,18 @@ pub fn start(
 
 async fn controllers(
     client: kube::Client,
-    folder: &Path,
+    node: &Arc<Node>,
     agent: NodeAgent,
     (scheduler, telemetry): (Scheduler, Telemetry),
 ) -> Result<Runner, kube::Error> {
     let options = ronde_machine::Options {
         client,
         clock: Clock::real(),
-        volumes: VolumeClaims { root: folder.join("volumes"), remove: Arc::new(remove_directory) },
+        volumes: VolumeClaims { root: node.folder.join("volumes"), remove: Arc::new(remove_directory) },
         keys: KeySource::real(),
         // The program in pods is this one, also where pods do not see it: in /tmp, for example.
         agent: AgentSettings { driver: Some(PROGRAM_DRIVER.to_owned()), ..AgentSettings::default() },
+        dialer: dialer(node.clone()),
         scheduler,
         telemetry,
     };
@@ -234,6 +238,20 @@ async fn controllers(
     runner.add(ReplicaSets).add(Deployments).add(StatefulSets);
     runner.add(Jobs).add(Orphans::<Jobs>::default()).add(TtlAfterFinished).add(agent);
     Ok(runner)
+}
+
+/// The addresses of pods are behind a bridge that may be in a namespace of its own.
+fn dialer(node: Arc<Node>) -> PodDialer {
+    PodDialer::new(move |address| {
+        let node = node.clone();
+        let dial = async move {
+            match &node.network {
+                Some(network) => network.connect(None, address).await,
+                None => TcpStream::connect(address).await,
+            }
+        };
+        Box::pin(dial)
+    })
 }
 
 fn remove_directory(path: &Path) -> io::Result<()> {

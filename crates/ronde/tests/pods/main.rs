@@ -83,6 +83,7 @@ transcripts! {
     ends: [];
     env: [];
     exec: ["script"];
+    flow: ["python3"];
     helm_chart: ["helm", "python3"];
     hooks: [];
     horovod_chart: ["root", "helm", "/usr/sbin/sshd", "ssh", "mpirun"];

@@ -71,6 +71,11 @@ fn faults() {
 }
 
 #[test]
+fn flows() {
+    check("flows");
+}
+
+#[test]
 fn gang() {
     check("gang");
 }
@@ -113,6 +118,7 @@ fn every_scenario_is_run() {
             "chart_of_version_1",
             "ends",
             "faults",
+            "flows",
             "gang",
             "policies",
             "queues",
