@@ -110,8 +110,8 @@ pub trait StatusFirst: Send + Sync {
     /// Returns a job with another status.
     fn with_status(job: &Self::Job, status: Self::Status) -> Self::Job;
 
-    /// Counts what another status means, once it is written.
-    fn measure(before: &Self::Job, after: &Self::Job, metrics: &Metrics);
+    /// Counts what another status means, once it is written; nothing, unless a controller has something to count.
+    fn measure(_before: &Self::Job, _after: &Self::Job, _metrics: &Metrics) {}
 
     /// Does what is planned. Returns a receipt if the status is to note that objects are in place; then there is
     /// another plan.
