@@ -201,16 +201,7 @@ impl Prepared {
                 .map_err(|source| StartError::Announce { source: Box::new(source) })?;
         }
         let pressure = watch::Sender::new(None);
-        let images = ImagesOptions {
-            store: ronde_images::Store::new(options.data_dir.join("images")),
-            node: folder.clone(),
-            wanted: options.images,
-            isolation,
-            registries: options.registries,
-            user_home: options.user_home,
-        };
-        let images = Images::new(images, clock.clone(), tasks, stop);
-        let images = Arc::new(images.map_err(|source| StartError::Registries { source: Box::new(source) })?);
+        let images = open_images(&options, isolation, &clock, (tasks, stop))?;
         tasks.spawn(objects::images::keep(client.clone(), names.clone(), images.store.clone(), stop.clone()));
         let kept = objects::keep(client.clone(), names.clone(), clock.clone(), pressure.subscribe(), stop.clone());
         tasks.spawn(kept);
@@ -241,6 +232,24 @@ impl Prepared {
         let kubelet_api = Arc::new(KubeletApi::new(node.clone(), stop.clone()));
         Ok(Started { names, isolation, missing, kubelet_api, node, agent })
     }
+}
+
+fn open_images(
+    options: &Options,
+    isolation: Isolation,
+    clock: &Clock,
+    (tasks, stop): (&TaskTracker, &CancellationToken),
+) -> Result<Arc<Images>, StartError> {
+    let images = ImagesOptions {
+        store: ronde_images::Store::new(options.data_dir.join("images")),
+        node: options.data_dir.join("node"),
+        wanted: options.images,
+        isolation,
+        registries: options.registries.clone(),
+        user_home: options.user_home.clone(),
+    };
+    let images = Images::new(images, clock.clone(), tasks, stop);
+    images.map(Arc::new).map_err(|source| StartError::Registries { source: Box::new(source) })
 }
 
 /// What follows from the control groups that there are.

@@ -22,9 +22,6 @@ fn chart() {
 
 #[test]
 fn chart_host_network() {
-    if variable("RONDE_SCENARIOS_KUBECONFIG").is_none() {
-        return skip("that its workers become ready on one machine is not shown yet (`make e2e` runs this test)");
-    }
     check_chart("chart_host_network");
 }
 
