@@ -8,7 +8,7 @@
 
 use std::{future::pending, sync::Arc, time::Duration};
 
-use futures::{StreamExt as _, stream::BoxStream};
+use futures::{StreamExt, stream::BoxStream};
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -156,7 +156,7 @@ impl Election {
             && let Some(version) = &self.version
         {
             let this = WatchParams::default().fields(&format!("metadata.name={}", self.name));
-            self.news = self.leases.watch(&this, version).await.ok().map(|news| news.boxed());
+            self.news = self.leases.watch(&this, version).await.ok().map(StreamExt::boxed);
         }
         if let Some(news) = &mut self.news {
             while let Some(Ok(event)) = news.next().await {
@@ -167,7 +167,7 @@ impl Election {
             self.news = None;
         }
         // Without news there are still the questions.
-        pending().await
+        pending::<()>().await;
     }
 
     /// Renews the lease, and with it the term, for as long as that goes well; returns when it is lost, which is noticed in time even

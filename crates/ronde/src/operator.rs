@@ -8,7 +8,7 @@ mod serve;
 
 use std::{future::pending, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::{FutureExt, future::BoxFuture};
 use http::StatusCode;
 use ronde_control::{
     elastic::pod::AgentSettings,
@@ -123,7 +123,7 @@ async fn options(args: &OperatorArgs) -> Result<Options, ClientError> {
 async fn answers(args: &OperatorArgs, telemetry: &Telemetry) -> Result<BoxFuture<'static, ()>, Ended> {
     let Some(address) = args.listen else { return Ok(pending().boxed()) };
     let answers = serve::listen(address, telemetry.clone()).await;
-    answers.map(|answers| answers.boxed()).map_err(|source| Ended::Listen { address, source })
+    answers.map(FutureExt::boxed).map_err(|source| Ended::Listen { address, source })
 }
 
 fn scheduler(args: &OperatorArgs) -> Scheduler {

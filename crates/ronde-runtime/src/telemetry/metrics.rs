@@ -55,7 +55,10 @@ pub type Label = Cow<'static, str>;
 
 /// Everything that was counted.
 #[derive(Debug, Clone, Default)]
-pub struct Metrics(Arc<Mutex<BTreeMap<(&'static str, Vec<Label>), Series>>>);
+pub struct Metrics(Arc<Mutex<BTreeMap<SeriesKey, Series>>>);
+
+/// The name of a metric, and the values of its labels.
+type SeriesKey = (&'static str, Vec<Label>);
 
 #[derive(Debug, Clone, PartialEq)]
 enum Series {
@@ -108,7 +111,7 @@ impl Metrics {
     }
 }
 
-fn key<const N: usize>(metric: &'static Metric, labels: [impl Into<Label>; N]) -> (&'static str, Vec<Label>) {
+fn key<const N: usize>(metric: &'static Metric, labels: [impl Into<Label>; N]) -> SeriesKey {
     debug_assert_eq!(metric.labels.len(), N, "{} has other labels", metric.name);
     (metric.name, labels.map(Into::into).into())
 }

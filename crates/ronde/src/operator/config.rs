@@ -80,7 +80,8 @@ pub fn expand(mut words: Vec<String>) -> Result<Vec<String>, ConfigError> {
         given.as_ref().and_then(|given| given.value_source(arg.get_id().as_str())) == Some(ValueSource::CommandLine)
     };
     let flags = read(&file.display().to_string(), &text, command, is_given)?;
-    words.splice(at + 1..at + 1, flags);
+    let tail = words.split_off(at + 1);
+    words.extend(flags.into_iter().chain(tail));
     Ok(words)
 }
 
