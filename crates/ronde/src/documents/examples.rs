@@ -14,7 +14,7 @@ const PAGES: [&str; 5] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SE
 /// Languages of code blocks that are no commands.
 const NO_COMMANDS: [&str; 5] = ["python", "yaml", "json", "text", "toml"];
 /// Commands in front of ours that mean something else by its name.
-const OTHERS: [&str; 4] = ["cargo", "ln", "docker", "pip"];
+const OTHERS: [&str; 5] = ["cargo", "ln", "docker", "helm", "pip"];
 
 #[test]
 fn every_command_in_the_documentation_exists() {
