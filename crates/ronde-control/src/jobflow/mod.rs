@@ -163,7 +163,7 @@ fn observe<'a>(ctx: &Ctx, flow: &'a JobFlow, answered: BTreeSet<Question>) -> Ob
     let jobs: BTreeMap<String, Arc<Job>> = own.into_iter().map(|job| (job.name_any(), job)).collect();
     let template = |name: &String| ctx.caches.get::<JobTemplate>(&Key::new(&namespace, name));
     let templates = flow.spec.flows.iter().filter_map(|one| Some((one.name.clone(), template(&one.name)?)));
-    let probed = flow.spec.flows.iter().filter(|one| one.probe().is_some()).flat_map(|one| one.targets());
+    let probed = flow.spec.flows.iter().filter(|one| one.probe().is_some()).flat_map(ronde_api::Flow::targets);
     let pods = probed.filter_map(|target| {
         let job = jobs.get(&names::flow_job(&flow.name_any(), target))?;
         let pods = ctx.caches.controlled_by::<Pod>(&job.uid().unwrap_or_default());

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{
-    Api, ResourceExt as _,
+    Api, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
 };
 use parking_lot::Mutex;
@@ -94,7 +94,7 @@ async fn story(seed: u64) -> anyhow::Result<()> {
                 let all = jobs.list(&ListParams::default()).await.expect("jobs").items;
                 let is_done =
                     |job: &Job| job.status.as_ref().and_then(|it| it.state.phase) == Some(JobPhase::Completed);
-                let completed: Vec<String> = all.iter().filter(|job| is_done(job)).map(|job| job.name_any()).collect();
+                let completed: Vec<String> = all.iter().filter(|job| is_done(job)).map(ResourceExt::name_any).collect();
                 chronicle.lock().note(&made, &completed);
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
@@ -168,7 +168,7 @@ async fn a_flow_waits_for_templates_and_takes_its_jobs_along() -> anyhow::Result
     eventually("it says that a name is taken", async || Ok(message().await? == taken)).await?;
     jobs.delete("f-b", &DeleteParams::background()).await?;
     let has_both = async || {
-        let names: Vec<String> = jobs.list(&ListParams::default()).await?.iter().map(|job| job.name_any()).collect();
+        let names: Vec<String> = jobs.list(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect();
         Ok(names == ["f-a", "f-b"] && message().await?.is_empty())
     };
     eventually("both begin when the name is free", has_both).await?;

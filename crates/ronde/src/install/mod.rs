@@ -226,9 +226,10 @@ mod tests {
             Verb::Install(args) => {
                 let release = Release::of_args(&args, Chart::find(&args.chart).unwrap()).unwrap();
                 let adopts = !args.take_over.is_empty();
-                match args.dry_run {
-                    true => words_to_print(&args, &release, Path::new("CHART")),
-                    false => words_to_install(&args, &release, Path::new("CHART"), major(version), adopts),
+                if args.dry_run {
+                    words_to_print(&args, &release, Path::new("CHART"))
+                } else {
+                    words_to_install(&args, &release, Path::new("CHART"), major(version), adopts)
                 }
             }
             Verb::Uninstall(args) => words_to_uninstall(&args),

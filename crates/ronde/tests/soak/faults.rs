@@ -40,7 +40,7 @@ impl Faults {
     }
 
     /// Lets everything be as it was.
-    pub fn end(&self, operators: &Operators) {
+    pub fn end(operators: &Operators) {
         for operator in operators.all() {
             operator.way.set(State::Open);
             operator.signal(Signal::CONT);

@@ -55,13 +55,13 @@ async fn after_chaos_every_job_has_ended_as_its_policies_say() {
             0 => faults.one(&cluster, &mut operators, &mut dice).await,
             _ => jobs.one(&cluster, &mut dice).await,
         };
-        let news = operators.revive().await;
+        let news = operators.revive();
         for what in news.into_iter().chain([deed]) {
             eprintln!("{:>8.3} {what}", begun.elapsed().as_secs_f64());
         }
         tokio::time::sleep(Duration::from_millis(dice.below(PAUSE_MAX_MS))).await;
     }
-    faults.end(&operators);
+    Faults::end(&operators);
     eprintln!("{:>8.3} peace", begun.elapsed().as_secs_f64());
 
     // 2. Every job ends, with nothing booked twice and no gang in part.

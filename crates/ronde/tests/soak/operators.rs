@@ -54,7 +54,7 @@ impl Operators {
     }
 
     /// Starts those again that have ended, and tells how they did.
-    pub async fn revive(&mut self) -> Vec<String> {
+    pub fn revive(&mut self) -> Vec<String> {
         let mut news = Vec::new();
         for operator in &mut self.all {
             if let Some(status) = operator.process.try_wait().unwrap() {

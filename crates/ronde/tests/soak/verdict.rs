@@ -42,7 +42,7 @@ pub fn has_ended(job: &Job) -> bool {
 pub async fn wait_for_ends(cluster: &Cluster, jobs: &Jobs, operators: &mut Operators) {
     let begun = now();
     loop {
-        operators.revive().await;
+        operators.revive();
         let wrong = contradictions(cluster, jobs).await;
         if wrong.is_empty() {
             return;
