@@ -13,12 +13,13 @@ use std::{
 };
 
 use fs_err as fs;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
     Descriptor, Digest, Manifest, Platform, Reference,
+    inside::open_inside,
     manifest::{
         self, Compression, DOCUMENT_SIZE_MAX, Document, Index, LAYERS_MAX, OCI_CONFIG, OCI_INDEX, OCI_MANIFEST,
     },
@@ -166,9 +167,7 @@ impl Files {
     }
 
     fn file(&self, path: &str) -> io::Result<fs::File> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let file = openat2(&self.0, path, flags, Mode::empty(), resolve).map_err(|error| {
+        let file = open_inside(&self.0, path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(|error| {
             let error = io::Error::from(error);
             io::Error::new(error.kind(), format!("`{path}`: {error}"))
         })?;

@@ -4,10 +4,12 @@
 //! the two. Whoever pulls an image asks a registry for its manifest, checks the digest, and only then looks inside.
 //! [`registry`] speaks to registries, and [`mod@pull`] brings images from them into the store.
 //! [`archive`] reads and writes images as files, [`unpack`] turns layers into folders, and [`store`] keeps them.
+//! [`inside`] opens what is in them.
 //! The crate knows nothing of pods or of the Kubernetes API.
 
 pub mod archive;
 pub mod digest;
+pub mod inside;
 pub mod manifest;
 pub mod pull;
 pub mod reference;

@@ -32,7 +32,7 @@ use std::{
 };
 
 use fs_err as fs;
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{FileType, Mode, OFlags};
 
 use self::index::Index;
 pub use self::{
@@ -43,7 +43,7 @@ pub use self::{
     removing::{InUse, Removed, Removing},
     sizes::Size,
 };
-use crate::{Digest, ImageConfig, Manifest, Reference, digest, manifest, unpack::UnpackError};
+use crate::{Digest, ImageConfig, Manifest, Reference, digest, inside::open_inside, manifest, unpack::UnpackError};
 
 /// A passwd file with ten thousand users has less.
 const SMALL_FILE_MAX: u64 = 1 << 20;
@@ -117,13 +117,12 @@ impl Image {
 #[expect(clippy::option_option, reason = "a layer may say nothing, or that there is nothing")]
 fn read_small(layer: &Path, path: &str) -> Option<Option<String>> {
     let root = rustix::fs::open(layer, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     // Opening a device could have an effect, so it is looked at first.
-    let found = openat2(&root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;
+    let found = open_inside(&root, path, OFlags::PATH).ok()?;
     if !FileType::from_raw_mode(rustix::fs::fstat(&found).ok()?.st_mode).is_file() {
         return Some(None);
     }
-    let file = openat2(&root, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;
+    let file = open_inside(&root, path, OFlags::RDONLY).ok()?;
     let mut bytes = Vec::new();
     fs::File::from_parts(file.into(), path).take(SMALL_FILE_MAX).read_to_end(&mut bytes).ok()?;
     Some(Some(String::from_utf8_lossy(&bytes).into_owned()))

@@ -20,9 +20,8 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT, XattrFlags, chownat,
-        fchmod, fchown, fsetxattr, fstat, futimens, linkat, makedev, mkdirat, mknodat, openat, openat2, statat,
-        symlinkat, unlinkat, utimensat,
+        AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, XattrFlags, chownat, fchmod, fchown,
+        fsetxattr, fstat, futimens, linkat, makedev, mkdirat, mknodat, openat, statat, symlinkat, unlinkat, utimensat,
     },
     io::Errno,
 };
@@ -32,6 +31,7 @@ pub use self::{
     header::{BLOCK, Header, Kind, read as read_header, write as file_header},
     rights::Rights,
 };
+use crate::inside::open_inside;
 
 /// The largest images of frameworks have about 300 000 files in all of their layers.
 pub const ENTRIES_MAX: u64 = 1_000_000;
@@ -187,10 +187,7 @@ impl Tree {
 
     /// Opens the folder at a path, made where it is missing. Links in it mean this tree.
     fn folder(&self, names: &[&[u8]]) -> io::Result<OwnedFd> {
-        let open = |path: &[u8]| {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            openat2(&self.root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
-        };
+        let open = |path: &[u8]| open_inside(&self.root, path, OFlags::RDONLY | OFlags::DIRECTORY);
         match open(&joined(names)) {
             Err(Errno::NOENT) => {}
             other => return Ok(other?),

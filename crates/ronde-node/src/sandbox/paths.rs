@@ -4,9 +4,10 @@
 
 use std::{io, path::Path};
 
+use ronde_images::inside;
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
-    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2},
+    fs::{CWD, FileType, Mode, OFlags, mkdirat, openat},
     io::Errno,
 };
 
@@ -64,14 +65,7 @@ pub fn is_folder(place: &impl AsFd) -> io::Result<bool> {
 }
 
 fn open_inside(root: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
-    let path = if path.is_empty() { "/" } else { path };
-    openat2(
-        root,
-        path,
-        OFlags::PATH | OFlags::CLOEXEC,
-        Mode::empty(),
-        ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
-    )
+    inside::open_inside(root, if path.is_empty() { "/" } else { path }, OFlags::PATH)
 }
 
 fn make(folder: BorrowedFd<'_>, name: &str, is_file: bool) -> Result<OwnedFd, Errno> {
