@@ -494,10 +494,10 @@ pub struct OperatorArgs {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum DefinitionsArg {
-    /// Apply them at the start; needs the right to write them.
+    // Needs the right to write them.
     #[default]
     Install,
-    /// Wait until they are served; the chart installs them.
+    // Waits until they are served: the chart installs them.
     Check,
 }
 
@@ -505,7 +505,7 @@ pub enum DefinitionsArg {
 pub enum LogFormat {
     #[default]
     Text,
-    /// One JSON object a line.
+    // One object a line.
     Json,
 }
 
