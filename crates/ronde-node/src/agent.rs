@@ -16,10 +16,9 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Node as NodeObject, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Service},
     discovery::v1::EndpointSlice,
 };
-use kube::{Api, api::DeleteParams};
 use parking_lot::Mutex;
 use ronde_runtime::{
-    pods::is_finished,
+    pods::{apply::remove_within, is_finished},
     podstatus::node_of,
     runner::{Controller, Ctx},
     watch::{Caches, Change, Key, Kinds},
@@ -163,14 +162,7 @@ impl Agent {
         }
         let is_on = |pod: &&Arc<Pod>| node_of(pod) == name;
         for pod in ctx.caches.list::<Pod>(None).iter().filter(is_on) {
-            let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-            let pods: Api<Pod> = Api::namespaced(self.node.client.clone(), namespace);
-            let params = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-            match pods.delete(pod.metadata.name.as_deref().unwrap_or_default(), &params).await {
-                Ok(_) => ctx.caches.assume_gone(&**pod),
-                Err(kube::Error::Api(status)) if status.code == 404 => {}
-                Err(error) => return Err(error),
-            }
+            remove_within(ctx, &**pod, Some(0)).await?;
         }
         Ok(())
     }

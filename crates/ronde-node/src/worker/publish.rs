@@ -3,10 +3,8 @@
 use std::io;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    Api,
-    api::{DeleteParams, PostParams, Preconditions},
-};
+use kube::{Api, api::PostParams};
+use ronde_runtime::pods::apply::remove_within;
 
 use super::Worker;
 use crate::lifecycle::{Decision, PodEvent, Severity};
@@ -75,20 +73,10 @@ impl Worker {
         format!("spec.{}{{{container}}}", if is_init { "initContainers" } else { "containers" })
     }
 
-    /// Deletes the object for good, and the pod's folder.
+    /// Deletes the object for good, and the pod's folder. Finalizers may keep the object; then it stays in the cache too.
     pub(super) async fn release(&mut self) -> io::Result<()> {
         if !self.gone {
-            let params = DeleteParams {
-                grace_period_seconds: Some(0),
-                preconditions: Some(Preconditions { uid: Some(self.uid.clone()), resource_version: None }),
-                ..DeleteParams::default()
-            };
-            let name = self.pod.metadata.name.clone().unwrap_or_default();
-            match self.api().delete(&name, &params).await {
-                Ok(_) => self.ctx.caches.assume_gone(&self.pod),
-                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-                Err(error) => return Err(io::Error::other(error)),
-            }
+            remove_within(&self.ctx, &self.pod, Some(0)).await.map_err(io::Error::other)?;
         }
         self.remove_folder()
     }
