@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, ResourceExt as _, api::PostParams};
 use parking_lot::Mutex;
 use ronde_runtime::{
+    pods::apply::remove_within,
     runner::{Controller, Ctx, Runner},
     watch::{Caches, Change, Key, Kinds},
 };
@@ -32,6 +33,8 @@ struct Seen {
     /// Secrets in the cache at the first look.
     secrets: Option<usize>,
     twice: bool,
+    /// Whether the cache has a secret that was deleted and that a finalizer keeps.
+    has_kept: Option<bool>,
 }
 
 impl Controller for Toy {
@@ -76,6 +79,11 @@ impl Controller for Toy {
                 Api::<ConfigMap>::default_namespaced(ctx.client.clone()).get("nobody").await.map(|_| None)
             }
             "children" => children(ctx, key).await,
+            "delete" => {
+                let has_kept = delete_twice(ctx, key).await?;
+                self.seen.lock().has_kept = Some(has_kept);
+                Ok(None)
+            }
             _ => Ok(None),
         };
         *self.seen.lock().running.entry(key.name.clone()).or_default() -= 1;
@@ -95,6 +103,19 @@ async fn children(ctx: &Ctx, key: &Key) -> Result<Option<SignedDuration>, kube::
     let secret = serde_json::from_value(secret).map_err(kube::Error::SerdeError)?;
     ctx.caches.assume(secrets.create(&PostParams::default(), &secret).await?);
     Ok(Some(SignedDuration::ZERO))
+}
+
+/// Deletes a secret that a finalizer keeps, the second time without any change; tells whether the cache still has it.
+async fn delete_twice(ctx: &Ctx, key: &Key) -> Result<bool, kube::Error> {
+    let secrets: Api<Secret> = Api::default_namespaced(ctx.client.clone());
+    let secret = json!({"metadata": {"name": key.name, "finalizers": ["ronde.test/kept"]}});
+    let secret = serde_json::from_value(secret).map_err(kube::Error::SerdeError)?;
+    let secret = secrets.create(&PostParams::default(), &secret).await?;
+    ctx.caches.assume(secret.clone());
+    for _ in 0..2 {
+        remove_within(ctx, &secret, Some(0)).await?;
+    }
+    Ok(ctx.caches.get::<Secret>(key).is_some())
 }
 
 async fn start() -> anyhow::Result<(Cluster, Toy, Running)> {
@@ -187,6 +208,17 @@ async fn own_writes_are_seen_by_the_next_look() -> anyhow::Result<()> {
     tokio::time::sleep(SOON).await;
     let secrets = names(&cluster.api::<Secret>()).await?;
     assert_eq!(secrets.iter().filter(|name| name.starts_with("parent-")).count(), 3);
+    running.stop().await;
+    cluster.stop().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_finalizer_keeps_is_seen_by_the_next_look() -> anyhow::Result<()> {
+    let (cluster, toy, running) = start().await?;
+    act(&cluster, "kept", "delete").await?;
+    let (has_kept, _) = within("a delete", SOON, || async { Ok(toy.seen.lock().has_kept) }).await?;
+    assert!(has_kept, "no event would bring it back");
     running.stop().await;
     cluster.stop().await;
     Ok(())
