@@ -6,11 +6,13 @@
 #   peers.sh has NAME...     succeeds when nothing of it needs to be built
 #   peers.sh list            prints the names
 #
+# K8S=VERSION makes the programs of Kubernetes those of another version, beside the usual ones.
 # All of them come as source from the Go module proxy.
 # Nothing is installed into the system and no service is started.
 set -euo pipefail
 
-readonly KUBERNETES_VERSION=1.34.4
+readonly KUBERNETES_VERSION_DEFAULT=1.34.4
+readonly KUBERNETES_VERSION=${K8S:-$KUBERNETES_VERSION_DEFAULT}
 readonly ETCD_VERSION=3.6.5
 readonly HELM_VERSION=3.22.0
 readonly HELM4_VERSION=4.3.1
@@ -26,6 +28,15 @@ readonly RETRY_PAUSE_S=15
 readonly PEERS="${RONDE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ronde}/peers"
 readonly BIN="$PEERS/bin"
 
+# Prints where a program is kept.
+file_of() {
+    if [[ $1 == kube* && $KUBERNETES_VERSION != "$KUBERNETES_VERSION_DEFAULT" ]]; then
+        printf '%s/kubernetes-%s/%s\n' "$PEERS" "$KUBERNETES_VERSION" "$1"
+    else
+        printf '%s/%s\n' "$BIN" "$1"
+    fi
+}
+
 say() { printf 'peers: %s\n' "$*" >&2; }
 
 die() {
@@ -34,7 +45,7 @@ die() {
 }
 
 usage() {
-    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -108,7 +119,9 @@ GO
 
 # go_build NAME MODULE_WRITER PACKAGE LDFLAGS
 go_build() {
-    local name=$1 writer=$2 package=$3 ldflags=$4 dir
+    local name=$1 writer=$2 package=$3 ldflags=$4 dir file
+    file=$(file_of "$name")
+    mkdir -p "${file%/*}"
     require_program go "install the Go toolchain"
     dir=$(mktemp -d)
     "$writer" "$dir"
@@ -117,10 +130,10 @@ go_build() {
         cd "$dir"
         # -mod=mod lets go add the checksums; the module is thrown away afterwards.
         CGO_ENABLED=0 retry nice go build -mod=mod -trimpath \
-            -ldflags "-s -w $ldflags" -o "$BIN/$name.new" "$package" >&2
+            -ldflags "-s -w $ldflags" -o "$file.new" "$package" >&2
     ) || die "cannot build $name"
     rm -rf "$dir"
-    mv "$BIN/$name.new" "$BIN/$name"
+    mv "$file.new" "$file"
 }
 
 build_kubernetes() {
@@ -152,11 +165,11 @@ find_installed() {
 
 build() {
     local name=$1
-    mkdir -p "$BIN"
+    mkdir -p "$PEERS"
     # Two callers at once build once: the second waits here and then finds the binary.
     exec {lock}>"$PEERS/$name.lock"
     flock "$lock"
-    if [[ -x $BIN/$name ]]; then
+    if [[ -x $(file_of "$name") ]]; then
         say "$name is there"
         exec {lock}>&-
         return
@@ -186,11 +199,11 @@ build() {
 
 print_path() {
     local name=$1
-    if [[ -x $BIN/$name ]]; then
-        printf '%s\n' "$BIN/$name"
+    if [[ -x $(file_of "$name") ]]; then
+        file_of "$name"
     elif ! find_installed "$name"; then
         build "$name"
-        printf '%s\n' "$BIN/$name"
+        file_of "$name"
     fi
 }
 
@@ -220,7 +233,7 @@ main() {
         shift
         for name in "$@"; do
             check_name "$name"
-            [[ -x $BIN/$name ]] || find_installed "$name" >/dev/null || exit 1
+            [[ -x $(file_of "$name") ]] || find_installed "$name" >/dev/null || exit 1
         done
         ;;
     list) printf '%s\n' "${NAMES[@]}" ;;
