@@ -107,7 +107,7 @@ check_rights
 step "uninstalled"
 stop_operator
 "$ronde" uninstall ronde --namespace "$NAMESPACE"
-expect "definitions" 8 "$("$kubectl" get crd -o name | grep -c -e volcano.sh -e kai.alibabacloud.com)"
+expect "definitions" "$(find "$HERE/../crates/ronde-api/crds" -name '*.yaml' | wc -l)" "$("$kubectl" get crd -o name | grep -c -e volcano.sh -e kai.alibabacloud.com)"
 expect "account" '' "$("$kubectl" get serviceaccount ronde --namespace "$NAMESPACE" --ignore-not-found -o name)"
 check_kept "the end of the release"
 
