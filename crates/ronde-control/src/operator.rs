@@ -22,7 +22,7 @@ use crate::{
     elastic::pod::AgentSettings,
     install::{self, Definitions},
     jobflow::probe::PodDialer,
-    metrics::{ACTIVE, NO_LABELS, TERMS},
+    metrics::{ACTIVE, NO_LABELS, TERMS, of_controllers},
     scheduling::Scheduler,
     ssh_keys::KeySource,
 };
@@ -118,6 +118,7 @@ pub async fn run(
         };
         // 3. make way
         health.set_role(Role::Candidate);
+        metrics.forget_gauges(of_controllers());
         match ended {
             Some(ended) => {
                 election.release().await;

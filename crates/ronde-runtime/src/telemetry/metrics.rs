@@ -79,6 +79,13 @@ impl Metrics {
         self.0.lock().insert(key(metric, labels), Series::Number(value as u64));
     }
 
+    /// Forgets what these gauges tell, because nobody sets them any more; what was counted and measured stays.
+    pub fn forget_gauges(&self, metrics: impl IntoIterator<Item = &'static Metric>) {
+        let gauges = metrics.into_iter().filter(|metric| metric.kind == MetricKind::Gauge);
+        let names: Vec<&str> = gauges.map(|metric| metric.name).collect();
+        self.0.lock().retain(|(name, _), _| !names.contains(name));
+    }
+
     /// Puts a time into a histogram.
     pub fn observe<const N: usize>(&self, metric: &'static Metric, labels: [impl Into<Label>; N], took: Duration) {
         let MetricKind::Histogram(bounds) = metric.kind else { return };
@@ -142,5 +149,16 @@ mod tests {
         ] {
             assert!(page.lines().any(|found| found == line), "{line} is missing:\n{page}");
         }
+    }
+
+    #[test]
+    fn gauges_of_the_past_are_forgotten() {
+        let metrics = Metrics::default();
+        metrics.count(&REQUESTS, ["get", "200"]);
+        metrics.set(&QUEUED_KEYS, ["job"], 7);
+        metrics.forget_gauges(ALL);
+        let page = metrics.render(ALL);
+        assert!(page.contains("ronde_client_requests_total{verb=\"get\",code=\"200\"} 1"), "{page}");
+        assert!(!page.contains("ronde_controller_queue_keys{"), "{page}");
     }
 }
