@@ -20,6 +20,7 @@ use kube::{ResourceExt as _, api::PostParams};
 use ronde_api::{Job, JobFlow, JobFlowStatus, JobTemplate, names, rules};
 use ronde_runtime::{
     pods::apply as write,
+    refusal::Refusal,
     runner::{Controller, Ctx},
     watch::{Caches, Change, Key, Kinds},
 };
@@ -119,10 +120,17 @@ impl StatusFirst for Look<'_> {
         for job in &plan.delete {
             write::remove(ctx, &**job).await?;
         }
+        let mut refused = None;
         for job in &plan.create {
-            create(ctx, flow, job).await.inspect_err(|error| warn(ctx, flow, FAILED_CREATE, error))?;
+            let Err(error) = create(ctx, flow, job).await else { continue };
+            warn(ctx, flow, FAILED_CREATE, &error);
+            // One job that is refused keeps none of the others; who cannot be asked is not asked for each of them.
+            if !Refusal::of_error(&error).is_some_and(Refusal::is_lasting) {
+                return Err(error);
+            }
+            refused = refused.or(Some(error));
         }
-        Ok(None)
+        refused.map_or(Ok(None), Err)
     }
 
     async fn rest(
