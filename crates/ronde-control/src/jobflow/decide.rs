@@ -85,6 +85,14 @@ pub fn questions(seen: &ObservedFlow<'_>) -> BTreeSet<Question> {
     waiting.into_iter().flat_map(|(flow, target)| target_questions(seen, flow, target).unwrap_or_default()).collect()
 }
 
+/// Tells whether a flow has yet to write down how one of its jobs ended: one that is gone before is made again.
+pub fn awaits_end(flow: &JobFlow, job: &str) -> bool {
+    let is_listed = flow.spec.flows.iter().any(|one| names::flow_job(&flow.name_any(), &one.name) == job);
+    let mut entries = flow.status.iter().flat_map(|status| &status.job_status_list);
+    let is_written = entries.any(|entry| entry.name == job && entry.state.is_some_and(is_final));
+    is_listed && flow.metadata.deletion_timestamp.is_none() && !is_written
+}
+
 fn next_status(seen: &ObservedFlow<'_>, before: &JobFlowStatus, now: Timestamp) -> JobFlowStatus {
     let mut status = JobFlowStatus { conditions: before.conditions.clone(), ..JobFlowStatus::default() };
     for flow in &seen.flow.spec.flows {
@@ -189,22 +197,30 @@ fn phase(seen: &ObservedFlow<'_>, status: &JobFlowStatus, blocked: &BTreeSet<&st
     }
 }
 
-/// Returns the templates whose jobs never run, because one that they depend on has failed.
+/// Returns the templates whose jobs never run, because one that they depend on has failed. Costs flows + targets.
 fn blocked<'a>(seen: &ObservedFlow<'a>, status: &JobFlowStatus) -> BTreeSet<&'a str> {
-    let is_started = |flow: &Flow| status.job_status_list.iter().any(|entry| entry.name == seen.job_name(&flow.name));
-    let waiting: Vec<&Flow> = seen.flow.spec.flows.iter().filter(|flow| !is_started(flow)).collect();
-    let ended = status.failed_jobs.iter().chain(&status.terminated_jobs);
-    let ended: BTreeSet<&String> = ended.collect();
-    let mut blocked: BTreeSet<&str> = BTreeSet::new();
-    loop {
-        let is_hopeless = |target: &String| ended.contains(&seen.job_name(target)) || blocked.contains(target.as_str());
-        let more = waiting.iter().filter(|flow| flow.targets().iter().any(is_hopeless)).map(|flow| flow.name.as_str());
-        let now: BTreeSet<&str> = more.collect();
-        if now.len() == blocked.len() {
-            return now;
+    let started: BTreeSet<&str> = status.job_status_list.iter().map(|entry| entry.name.as_str()).collect();
+    let ended: BTreeSet<&String> = status.failed_jobs.iter().chain(&status.terminated_jobs).collect();
+    let mut waiting: BTreeMap<&str, Vec<&'a str>> = BTreeMap::new();
+    let mut hopeless: Vec<&str> = Vec::new();
+    for flow in &seen.flow.spec.flows {
+        let job = seen.job_name(&flow.name);
+        if ended.contains(&job) {
+            hopeless.push(&flow.name);
         }
-        blocked = now;
+        if !started.contains(job.as_str()) {
+            flow.targets().iter().for_each(|target| waiting.entry(target).or_default().push(&flow.name));
+        }
     }
+    let mut blocked = BTreeSet::new();
+    while let Some(target) = hopeless.pop() {
+        for name in waiting.remove(target).unwrap_or_default() {
+            if blocked.insert(name) {
+                hopeless.push(name);
+            }
+        }
+    }
+    blocked
 }
 
 /// Says what a flow waits for, or why it does not go on: a word and a sentence.

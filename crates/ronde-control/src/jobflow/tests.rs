@@ -11,7 +11,7 @@ use ronde_api::{Job, JobFlow, JobFlowStatus, JobPhase, JobTemplate, names, rules
 use serde_json::{Value, json};
 
 use super::{
-    decide::{ObservedFlow, decide, questions},
+    decide::{ObservedFlow, awaits_end, decide, questions},
     probe::{ProbedPod, Question},
 };
 use crate::reconcile::Step;
@@ -190,6 +190,17 @@ fn what_has_ended_does_not_run_again_and_what_has_not_does() {
     world.jobs.remove("f-b");
     assert_eq!(world.settle(), "Running");
     assert_eq!(world.becomes("c", JobPhase::Completed), "Failed");
+}
+
+#[test]
+fn the_end_of_a_job_is_awaited_until_it_is_written_down() {
+    let mut world = World::new(&diamond());
+    world.settle();
+    assert!(awaits_end(&world.flow, "f-a") && !awaits_end(&world.flow, "f-x"), "only its own jobs");
+    world.becomes("a", JobPhase::Completed);
+    assert!(!awaits_end(&world.flow, "f-a") && awaits_end(&world.flow, "f-b"));
+    world.flow.spec.flows.retain(|one| one.name != "b");
+    assert!(!awaits_end(&world.flow, "f-b"), "it would not be made again");
 }
 
 #[test]

@@ -43,13 +43,13 @@ use kube::{
 };
 use ronde_api::names::MANAGED_SELECTOR;
 use ronde_api::{
-    Command, Job, JobPhase, JobStatus, PodGroup, Queue, names,
+    Command, Job, JobFlow, JobPhase, JobStatus, PodGroup, Queue, names,
     rules::{self as api_rules, Queues, Stage},
 };
 use ronde_runtime::telemetry::metrics::Metrics;
 use ronde_runtime::watch::Owned;
 use ronde_runtime::{
-    pods::{apply as write, orphans::Counts},
+    pods::{apply as write, controller_of, orphans::Counts},
     runner::{Controller, Ctx},
     watch::{Caches, Change, Key, Kinds},
 };
@@ -62,10 +62,14 @@ use self::{
 };
 use crate::{
     commands::{is_for, put_in_order},
+    jobflow::decide::awaits_end,
     metrics::JOB_RESTARTS,
     reconcile::{StatusFirst, Step, reconcile, refusals::Refusals},
     ssh_keys::KeySource,
 };
+
+/// How soon a job that has lived long enough is looked at again while its flow awaits its end.
+const FLOW_PACE: SignedDuration = SignedDuration::from_secs(1);
 
 impl Counts for VcJobs {
     type Owner = Job;
@@ -96,7 +100,7 @@ impl Controller for VcJobs {
 
     fn kinds(&self, kinds: &mut Kinds) {
         kinds.add::<Job>().add::<Pod>().add::<PodGroup>().add::<Command>().add::<Queue>();
-        kinds.add::<PersistentVolumeClaim>().add::<PriorityClass>().add::<Namespace>();
+        kinds.add::<PersistentVolumeClaim>().add::<PriorityClass>().add::<Namespace>().add::<JobFlow>();
         kinds
             .add_owned::<ConfigMap>(MANAGED_SELECTOR)
             .add_owned::<Secret>(MANAGED_SELECTOR)
@@ -282,11 +286,21 @@ async fn expire(ctx: &Ctx, job: &Job, now: Timestamp) -> Result<Option<SignedDur
     if left.is_positive() {
         return Ok(Some(left));
     }
+    if is_awaited(ctx, job) {
+        return Ok(Some(FLOW_PACE));
+    }
     // A version later than the one that was looked at may live longer.
     let only = Preconditions { uid: job.uid(), resource_version: job.resource_version() };
     let params = DeleteParams { preconditions: Some(only), ..DeleteParams::foreground() };
     write::api::<Job>(ctx, &job.namespace().unwrap_or_default()).delete(&job.name_any(), &params).await?;
     Ok(None)
+}
+
+/// Tells whether the flow of a job has yet to write down how the job ended.
+fn is_awaited(ctx: &Ctx, job: &Job) -> bool {
+    let Some(owner) = controller_of(&job.metadata).filter(|owner| owner.kind == "JobFlow") else { return false };
+    let flow = ctx.caches.get::<JobFlow>(&Key::new(job.namespace().unwrap_or_default(), &owner.name));
+    flow.is_some_and(|flow| flow.uid().as_ref() == Some(&owner.uid) && awaits_end(&flow, &job.name_any()))
 }
 
 /// Returns how long a job still has, if it has ended and is not to stay for ever.
