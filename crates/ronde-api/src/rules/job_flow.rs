@@ -15,6 +15,8 @@ use crate::{Flow, FlowHttpGet, FlowProbe, Job, JobFlow, JobSpec, JobTemplate, Po
 
 /// The most jobs of one flow: its status says something about each, and an object has a megabyte and a half at most.
 pub const FLOWS_MAX: usize = 1000;
+/// The most targets of all jobs of a flow together: every look at it goes through them.
+const TARGETS_MAX: usize = 10_000;
 /// The name of a job is part of host names.
 const JOB_NAME_MAX: usize = 63;
 
@@ -28,6 +30,11 @@ pub fn validate(flow: &JobFlow) -> Vec<Fault> {
     }
     if flow.spec.flows.len() > FLOWS_MAX {
         faults.invalid("spec.flows", format!("has {} jobs, at most {FLOWS_MAX} are allowed", flow.spec.flows.len()));
+    }
+    let targets: usize = flow.spec.flows.iter().map(|one| one.targets().len()).sum();
+    if targets > TARGETS_MAX {
+        faults.invalid("spec.flows", format!("names {targets} targets in all, at most {TARGETS_MAX} are allowed"));
+        return faults.into_vec();
     }
     check_names(flow, &mut faults);
     for (at, one) in flow.spec.flows.iter().enumerate() {
@@ -213,6 +220,15 @@ mod tests {
             "a".repeat(58)
         );
         check("a long name", &validate(&flow(&long)), &[&expected]);
+    }
+
+    #[test]
+    fn a_flow_names_not_too_many_targets() {
+        let names: Vec<String> = (0..101).map(|at| format!("t{at}")).collect();
+        let all: Vec<&str> = names.iter().map(String::as_str).collect();
+        let flows: Vec<Value> = names.iter().map(|name| step(name, &all)).collect();
+        let expected = "spec.flows: names 10201 targets in all, at most 10000 are allowed";
+        check("everybody waits for everybody", &validate(&flow(&json!({"flows": flows}))), &[expected]);
     }
 
     #[test]
