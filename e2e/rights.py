@@ -20,8 +20,6 @@ RESERVES = {
     ("update", "batch.volcano.sh", "jobs/finalizers"): "for what jobs own",
     ("update", "flow.volcano.sh", "jobflows/finalizers"): "for the jobs of flows",
     ("update", "kai.alibabacloud.com", "trainingjobs/finalizers"): "for what training jobs own",
-    # No scenario has a flow.
-    ("update", "flow.volcano.sh", "jobflows/status"): "flows",
     # After a lost race an object is looked at once more.
     ("get", "", "pods"): "after a conflict",
     ("get", "bus.volcano.sh", "commands"): "after a conflict",
