@@ -138,10 +138,13 @@ async fn work(
     let wrap = |source| OperatorError::Install { source: Box::new(source) };
     let overseer = Overseer { telemetry: options.telemetry.clone(), term: Some(term.clone()) };
     let client = oversee((options.connect)(term).map_err(wrap)?, overseer);
+    // Until the runner says which kinds are to be listed, it waits for their definitions.
+    let health = &options.telemetry.health;
+    health.begin(["CustomResourceDefinition".to_owned()]);
+    health.set_role(Role::Active);
     let waits_for = |kinds: &[String]| tell(OperatorEvent::Lacks { kinds });
     let Some(runner) = stop.run_until_cancelled(runner(options, client, waits_for)).await else { return Ok(()) };
     let runner = runner.map_err(wrap)?;
-    options.telemetry.health.set_role(Role::Active);
     tell(OperatorEvent::Works);
     runner.run(stop.clone()).await;
     Ok(())
