@@ -174,7 +174,8 @@ mod tests {
         }
         let silence = Question { address: silent.local_addr().expect("an address"), http: http("/ok") };
         let open = Question { address, http: None };
-        assert_eq!(ask_all(&dialer, [silence, open.clone()].into()).await, [open].into());
+        let answered = ask_all(&dialer, BTreeSet::from([silence, open.clone()])).await;
+        assert_eq!(answered, BTreeSet::from([open]));
         server.abort();
     }
 }
