@@ -6,10 +6,10 @@ no framework is here.
 For who reads the code: `_settings.py` alone reads the environment and `_bootstrap.py` finds a
 rendezvous where no launcher of ours runs one (`_pmi.py` speaks with MPICH's); `_basics.py` holds
 the engine; `_operations.py` has all operations for any framework, over an adapter (`numpy.py`,
-`torch/_adapter.py`, `jax/_arrays.py`) that knows what a tensor is; `torch/` is Horovod's API and, in `torch/distributed/`, a backend of
-torch.distributed (registered by `_torch_backend.py`), `jax/`
-the same for JAX, `elastic.py` the states and the loop of elastic jobs, which get their places through
-`_control_channel.py`; `_launch.py` runs a function through `ronde run`, and `_task.py` is its ranks'
+`torch/_adapter.py`, `jax/_arrays.py`) that knows what a tensor is; `torch/` is Horovod's API and, in
+`torch/distributed/`, a backend of torch.distributed (registered by `_torch_backend.py`), `jax/` the same for JAX,
+`elastic.py` the states and the loop of elastic jobs, which get their places through `_control_channel.py`;
+`_launch.py` runs a function through `ronde run`, and `_task.py` is its ranks'
 side. `python/horovod` has names only. What type checkers see is in the `.pyi` beside a module; a test
 compares the two.
 """

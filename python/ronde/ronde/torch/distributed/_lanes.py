@@ -5,9 +5,12 @@ the direction, the tag and a number, so that messages of one tag arrive in order
 Gloo, a message leaves when the receiver asks for it.
 """
 
+import atexit
 import collections
+import contextlib
 import itertools
 import threading
+import time
 
 import torch
 
@@ -16,6 +19,12 @@ from ronde.torch.distributed import _ring
 from ronde.torch.distributed._work import Work
 
 _BYTES = TYPE_CODES["uint8"]
+# Between two looks for the other side: one costs a round trip to the store.
+_LOOK_EVERY_SECONDS = 0.02
+
+# The threads that form lanes; they end before the interpreter does.
+_forming: set = set()
+_is_ending = threading.Event()
 
 
 class Lane:
@@ -30,37 +39,78 @@ class Lane:
         self._lock = threading.Lock()
         self._sent: dict = collections.defaultdict(itertools.count)
         self._received: dict = collections.defaultdict(itertools.count)
-        threading.Thread(target=self._form, name=f"ronde-lane-{peer}", daemon=True).start()
+        thread = threading.Thread(target=self._form, name=f"ronde-lane-{peer}", daemon=True)
+        _forming.add(thread)
+        thread.start()
 
     def _form(self):
-        group, sides = self._group, sorted((self._group.rank(), self._peer))
         try:
-            engine = _ring.form(group.store, f"ronde/lane/{sides[0]}-{sides[1]}", self._side, 2, group.timeout)
+            self._open(self._meet())
         except Exception as error:
+            self._end(error)
+        finally:
+            _forming.discard(threading.current_thread())
+
+    def _meet(self):
+        """Forms the ring once both sides want it: one that waits for a member who never comes can be told to end."""
+        store, sides = self._group.store, sorted((self._group.rank(), self._peer))
+        key = f"ronde/lane/{sides[0]}-{sides[1]}"
+        own, other = (f"{key}/{side}" for side in (self._side, 1 - self._side))
+        store.set(own, "")
+        try:
+            self._look_for(other)
+            return _ring.form(store, key, self._side, 2, self._group.timeout)
+        finally:
+            # Whoever has the store may be gone by now.
+            with contextlib.suppress(RuntimeError):
+                store.delete_key(own)
+
+    def _look_for(self, key):
+        """Who waits in a store lets nobody else of this process use it meanwhile."""
+        seconds = self._group.timeout.total_seconds()
+        deadline = time.monotonic() + seconds
+        while not self._group.store.check([key]):
+            if self._error is not None:
+                raise self._error
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"rank {self._peer} exchanged no message with this rank within {seconds:g} s")
+            if _is_ending.wait(_LOOK_EVERY_SECONDS):
+                raise RuntimeError("the process is ending")
+
+    def _open(self, engine):
+        """Begins what has been waiting, in order and before any that comes now; not under the lock: it may fail, and
+        whoever hears of that may want another message."""
+        while True:
             with self._lock:
-                self._error, waiting, self._waiting = error, self._waiting, []
-            for work, _, _ in waiting:
-                work.fail(error)
-            return
-        with self._lock:
-            # In order, and before any that comes now.
-            for work, operation, keep in self._waiting:
+                if self._error is not None:
+                    break
+                if not self._waiting:
+                    self._engine = engine
+                    return
+                waiting, self._waiting = self._waiting, []
+            for work, operation, keep in waiting:
                 work.begin(engine, operation, keep)
-            self._engine, self._waiting = engine, []
+        _ring.leave(engine)
+
+    def _end(self, error):
+        with self._lock:
+            self._error = self._error or error
+            waiting, self._waiting = self._waiting, []
+        for work, _, _ in waiting:
+            work.fail(self._error)
 
     def close(self):
+        self._end(RuntimeError("the group has been destroyed"))
         with self._lock:
-            engine, self._error = self._engine, self._error or RuntimeError("the group has been destroyed")
+            engine = self._engine
         if engine is not None:
             _ring.leave(engine)
 
     def _begin(self, work, operation, keep):
         with self._lock:
-            if self._error is not None:
-                return work.fail(self._error)
-            if self._engine is None:
+            if self._error is None and self._engine is None:
                 return self._waiting.append((work, operation, keep))
-        return work.begin(self._engine, operation, keep)
+        return work.begin(self._engine, operation, keep) if self._error is None else work.fail(self._error)
 
     def send(self, tensor, tag):
         """Sends the bytes of a contiguous tensor."""
@@ -148,6 +198,8 @@ class Lanes:
             letter = self._letters[peer, tag].popleft() if self._letters[peer, tag] else None
             if letter is not None:
                 work = letter.reader = AnyWork(result, take)
+            new = self._missing(tag)
+        self._ask(new)
         if letter is None:
             work = Work(f"receive from rank {peer}", result, lambda _, outcome: take(peer, bytes_of(outcome)))
             lane.receive(work, tag)
@@ -158,19 +210,12 @@ class Lanes:
     def receive_any(self, tag, result, take):
         """Receives from whoever sends first: a letter of each is asked for, and those that are not taken stay."""
         reader = AnyWork(result, take)
-        peers = [peer for peer in range(self._group.size()) if peer != self._group.rank()]
-        lanes = {peer: self.to(peer) for peer in peers}
-        new, there = [], None
         with self._lock:
-            for peer in peers:
-                if not self._letters[peer, tag]:
-                    letter = _Letter(self, peer, tag)
-                    self._letters[peer, tag].append(letter)
-                    new.append(letter)
             self._readers[tag].append(reader)
-            there = next((first for peer in peers if (first := self._letters[peer, tag][0])._is_done), None)
-        for letter in new:
-            lanes[letter.peer].receive(letter, tag)
+            new = self._missing(tag)
+            firsts = [letters[0] for (_, of), letters in self._letters.items() if of == tag and letters]
+            there = next((first for first in firsts if first._is_done), None)
+        self._ask(new)
         if there is not None:
             self.deliver(there)
         return reader
@@ -183,11 +228,38 @@ class Lanes:
             if reader is None and letter in letters and readers:
                 letters.remove(letter)
                 reader = readers.popleft()
+            new = self._missing(letter.tag)
         if reader is not None:
             letter.give(reader)
+        self._ask(new)
+
+    def _missing(self, tag):
+        """The letters that are still to be asked for: one of each member, as long as somebody takes any."""
+        if not self._readers[tag]:
+            return []
+        peers = [peer for peer in range(self._group.size()) if peer != self._group.rank()]
+        new = [_Letter(self, peer, tag) for peer in peers if not self._letters[peer, tag]]
+        for letter in new:
+            self._letters[letter.peer, tag].append(letter)
+        return new
+
+    def _ask(self, letters):
+        for letter in letters:
+            self.to(letter.peer).receive(letter, letter.tag)
 
     def close(self):
         with self._lock:
             lanes = list(self._lanes.values())
         for lane in lanes:
             lane.close()
+
+
+def _end_forming():
+    _is_ending.set()
+    for thread in list(_forming):
+        # One whose other side has just come is a moment away from its ring.
+        thread.join(1)
+
+
+# Before works and engines end: the last registered is the first.
+atexit.register(_end_forming)

@@ -44,6 +44,7 @@ class Work(dist.Work):
         self._is_done = False
         self._error = None
         self._future = self._promise = None
+        self._is_followed = False
         self._source = -1
         # Whoever holds it brings the operation to its end; until it has begun, that is nobody.
         self._driving = threading.Lock()
@@ -59,7 +60,8 @@ class Work(dist.Work):
         except (RuntimeError, ValueError) as error:
             return self.fail(error)
         self._driving.release()
-        if self._finish is not None:
+        # The future may have been asked for before there was anything to follow.
+        if self._finish is not None or self._future is not None:
             _follow(self)
         return None
 
@@ -203,9 +205,10 @@ def _follow(work):
             _notices = Notices()
             _thread = threading.Thread(target=_finish_all, name="ronde-works", daemon=True)
             _thread.start()
-    handle = work._handle
-    if handle is None:
-        return
+        handle = work._handle
+        if handle is None or work._is_followed:
+            return
+        work._is_followed = True
     number = next(_numbers)
     _followed[number] = work
     handle.when_done(_notices, number)
