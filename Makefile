@@ -67,9 +67,8 @@ test-large: preflight ## A million updates of one object; sums and broadcasts of
 	cargo test $(LOCKED) -p ronde-apiserver --lib -- --ignored --exact store::tests::the_file_does_not_grow_under_a_million_updates_of_one_object
 	cargo test $(LOCKED) -p ronde-collective --test ring -- --ignored --exact large::more_than_two_to_the_31_elements
 
-e2e-tools: ## Build kubectl and helm for the tests, into a cache outside the checkout
-	e2e/peers.sh path kubectl
-	e2e/peers.sh path helm
+e2e-tools: ## Build kubectl and helm (3 and 4) for the tests, into a cache outside the checkout
+	for name in kubectl helm helm4; do e2e/peers.sh path $$name; done
 
 e2e: build ## Jobs, policies, queues and gangs on a real control plane with simulated nodes, run by ronde operator with the rights of its chart
 	cargo test $(LOCKED) -p ronde --test pods --no-run

@@ -30,7 +30,7 @@ if ((count > 0)); then
 fi
 printf '\n%d skipped\n' "$count"
 
-if [[ ${RONDE_REQUIRE_PROGRAMS:-0} == 1 ]] && grep -qE '(kubectl|helm). is not installed' "$skips"; then
+if [[ ${RONDE_REQUIRE_PROGRAMS:-0} == 1 ]] && grep -qE '(kubectl|helm4?). is not installed' "$skips"; then
     printf 'error: kubectl or helm is missing, and RONDE_REQUIRE_PROGRAMS is set\n' >&2
     ((result)) || result=1
 fi

@@ -29,7 +29,7 @@ pub fn skip(reason: &str) {
 pub fn program(name: &str) -> Option<PathBuf> {
     let found = find_program(name);
     if found.is_none() {
-        skip(&format!("`{name}` is not installed (`make e2e-tools` builds it)"));
+        skip(&format!("`{name}` is not installed"));
     }
     found
 }
