@@ -104,8 +104,7 @@ run() {
     printf '%s: %s\n' "$1" "$(tail -n 1 "$folder/0.log")"
 }
 
-cargo build --quiet -p ronde
-cargo build --quiet -p ronde-python -p ronde-launch
+tools/build.sh --quiet
 RONDE_HOROVODRUN=$(tools/target-dir.sh)/debug/horovodrun RONDE_BINARY=$(tools/target-dir.sh)/debug/ronde
 tree=$(tools/python-tree.sh debug)
 meeting=$(mktemp -d)

@@ -8,7 +8,7 @@ use ronde_sim::{SmallDisk, wait_until};
 use crate::{
     client::{Home, Program},
     cluster::Cluster,
-    directory,
+    directory, has_static_busybox,
     sandbox::{LIMIT, Sandbox},
 };
 
@@ -49,6 +49,12 @@ impl Machine {
     fn free(&self) -> u64 {
         let stat = rustix::fs::statvfs(self.cluster.sandbox.path("data")).unwrap();
         stat.f_bavail * stat.f_frsize
+    }
+
+    /// Takes what is free but for so much, as somebody else's file. At once: who looks in between sees no other shortage.
+    fn leave_free(&self, bytes: u64) {
+        let file = fs::File::create(self.cluster.sandbox.path("data/of-somebody-else")).unwrap();
+        rustix::fs::fallocate(file.file(), rustix::fs::FallocateFlags::empty(), 0, self.free() - bytes).unwrap();
     }
 
     fn until_full(&self) {
@@ -159,6 +165,32 @@ fn a_disk_that_others_fill_costs_no_pod() {
     machine.kubectl("delete pod bystander --now --timeout 60s");
     disk.relieve().unwrap();
     machine.until_pressure("False", "KubeletHasNoDiskPressure");
+}
+
+/// There is pressure below a twentieth of this disk, and room again from a tenth on: 16 MB. Packed layers have 12 of them.
+#[test]
+fn a_disk_that_others_fill_costs_the_images_that_nobody_uses() {
+    if !has_static_busybox() {
+        return;
+    }
+    let Some(machine) = Machine::start("size=160m", "") else { return };
+    machine.home.succeed("busybox-image box.tar 8");
+    let archive = machine.cluster.sandbox.path("box.tar");
+    let loaded = machine.cluster.sandbox.run(&format!("image load {}", archive.display()));
+    assert!(loaded.status.success(), "{loaded:?}");
+    machine.kubectl("run box --image test/box:1 --command -- sleep 1000");
+    machine.kubectl("wait --for=condition=Ready pod/box --timeout 120s");
+
+    machine.leave_free(1 << 20);
+    machine.until_pressure("True", "KubeletHasDiskPressure");
+    wait_until("there is room again", LIMIT, || (machine.free() >= 16 << 20).then_some(()));
+    let names = machine.cluster.sandbox.run("image list -o name");
+    let names = String::from_utf8_lossy(&names.stdout).into_owned();
+    assert!(names.contains("test/box:1") && !names.contains("test/bare:1"), "{names}");
+    assert!(machine.cluster.sandbox.read("data/ronde.log").contains("removed packed layers and images"));
+    let state = "{.status.phase} {.status.containerStatuses[0].restartCount}";
+    assert_eq!(machine.kubectl(&format!("get pod box -o jsonpath='{state}'")), "Running 0");
+    assert_eq!(machine.kubectl("exec box -- cat /data/file"), "of-the-image\n", "files that nobody had read yet");
 }
 
 #[test]
