@@ -223,7 +223,7 @@ fn count_running(queue: &str, queues: &[Queue], census: &Census) -> usize {
     let mut next = 0;
     while let Some(above) = found.get(next).cloned() {
         // Nothing keeps the parents of broken queues from going round in a circle.
-        let below = queues.iter().filter(|other| other.spec.parent == above).map(ResourceExt::name_any);
+        let below = queues.iter().filter(|other| other.spec.parent == above).map(Queue::name_any);
         let below: Vec<String> = below.filter(|name| !found.contains(name)).collect();
         found.extend(below);
         next += 1;
