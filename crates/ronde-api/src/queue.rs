@@ -46,6 +46,9 @@ pub struct QueueSpec {
     /// The groups of nodes that the queue's pods go to or keep away from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Affinity>,
+    /// How many jobs of the queue and of those below it run at once; without a limit if not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_running_jobs: Option<i32>,
     /// A label for people.
     #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
     pub type_: String,

@@ -176,6 +176,9 @@ pub struct Scaling {
     /// The uid of that object.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
+    /// The `replicas` of the job, if that is what asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<i32>,
     /// The workers that come or go.
     pub workers: Vec<String>,
     /// When it began.

@@ -72,7 +72,7 @@ pub struct LauncherSpec {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkerSpec {
-    /// How many workers the job asks for; 1 if not set.
+    /// How many workers the job asks for; 1 if not set. `kubectl scale` changes it, and so do ScaleOut and ScaleIn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
     /// How many it may have at most; without a limit if not set.
@@ -103,6 +103,12 @@ pub struct TrainingJobStatus {
     pub message: String,
     /// What has been reached, the newest at the end; one of each type.
     pub conditions: Vec<ElasticCondition>,
+    /// How many workers are in the list of hosts.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub replicas: i32,
+    /// Selects the worker pods, for who scales the job by what they use.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub selector: String,
     /// How the pods of `Launcher` and `Worker` fare.
     pub replica_statuses: BTreeMap<String, ReplicaStatus>,
     /// When a controller first saw the job.
@@ -176,6 +182,15 @@ pub struct ElasticMemory {
     pub run: i32,
     /// How many workers the job shall have now.
     pub wanted: i32,
+    /// The `replicas` that was last acted upon; another one in the spec is a request.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub asked: i32,
+    /// What `replicas` is to be after a change of size that did not come from it, or that could not be made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas_due: Option<i32>,
+    /// The `minReplicas` of a job that says none: the `replicas` of its beginning.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub least: i32,
     /// The index of the next worker: none is used twice in a run, because launchers avoid hosts that have failed.
     pub next_index: i32,
     /// Workers that have been asked to leave and are not gone.

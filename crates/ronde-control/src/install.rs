@@ -42,7 +42,7 @@ const CHANGED: [(&str, &[&str]); 4] = [
     ("batch.volcano.sh", &["jobs"]),
     ("bus.volcano.sh", &["commands"]),
     ("flow.volcano.sh", &["jobflows", "jobtemplates"]),
-    ("kai.alibabacloud.com", &["scaleins", "scaleouts", "trainingjobs"]),
+    ("kai.alibabacloud.com", &["scaleins", "scaleouts", "trainingjobs", "trainingjobs/scale"]),
 ];
 /// The same, and what tells why a job waits.
 const SEEN: [(&str, &[&str]); 5] =

@@ -13,6 +13,8 @@ pub struct Plan {
     pub ready: Vec<GroupId>,
     /// Groups that wait, if that or the reason is news. Those of earlier plans that are not told again wait as before.
     pub waiting: Vec<Waiting>,
+    /// Groups that run and have more pods, which only the limits of their queues hold back; all that there are.
+    pub limited: Vec<GroupId>,
     /// When to ask again even if nothing changes.
     pub look_again: Option<Time>,
 }
@@ -102,6 +104,25 @@ impl Reason {
         Self::WaitingForRoom,
         Self::HeldForOthers,
     ];
+
+    /// Tells whether nodes are all that is lacking, so that more of them could help.
+    pub fn is_of_nodes(self) -> bool {
+        match self {
+            Self::NotEnoughResources
+            | Self::NoNodeMatches
+            | Self::TopologyNotSatisfied
+            | Self::WaitingForRoom
+            | Self::HeldForOthers => true,
+            Self::NotEnoughPods
+            | Self::NotEnoughPodsOfTask
+            | Self::VolumeMissing
+            | Self::QueueLimit
+            | Self::QueueClosed
+            | Self::QueueMissing
+            | Self::QueueNotLeaf
+            | Self::BehindInQueue => false,
+        }
+    }
 
     /// Returns the word for conditions and events.
     pub fn as_str(self) -> &'static str {

@@ -392,6 +392,7 @@ fn queue() -> Vec<Row> {
             ("guarantee.resource{}", json!({"maxLength": 64})),
             ("reclaimable", json!({"default": true})),
             ("priority", at_least(0)),
+            ("maxRunningJobs", at_least(1)),
             ("dequeueStrategy", with(strategy, "default", "traverse".into())),
         ],
     )
@@ -452,7 +453,8 @@ fn training_job() -> Vec<Row> {
             ("etReplicaSpecs.launcher.replicas", one),
             ("etReplicaSpecs.launcher.restartPolicy", of_pods()),
             ("etReplicaSpecs.worker", json!({"required": ["template"], RULES: of_worker})),
-            ("etReplicaSpecs.worker.replicas", pods(1)),
+            // Without a value there would be nothing to read or to change by `kubectl scale`.
+            ("etReplicaSpecs.worker.replicas", with(pods(1), "default", 1.into())),
             ("etReplicaSpecs.worker.minReplicas", pods(1)),
             ("etReplicaSpecs.worker.maxReplicas", pods(1)),
             ("etReplicaSpecs.worker.restartPolicy", of_pods()),

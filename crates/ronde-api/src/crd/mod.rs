@@ -76,6 +76,7 @@ fn hyper_node() -> Value {
                 ("NodeCount", "integer", ".status.nodeCount", 0),
                 ("Age", "date", ".metadata.creationTimestamp", 0),
             ],
+            ..About::default()
         },
     )
 }
@@ -95,6 +96,7 @@ fn job() -> Value {
                 ("AGE", "date", ".metadata.creationTimestamp", 0),
                 ("QUEUE", "string", ".spec.queue", 1),
             ],
+            ..About::default()
         },
     )
 }
@@ -112,6 +114,7 @@ fn job_flow() -> Value {
                 ("Age", "date", ".metadata.creationTimestamp", 0),
                 ("Message", "string", ".status.state.message", 1),
             ],
+            ..About::default()
         },
     )
 }
@@ -125,6 +128,7 @@ fn job_template() -> Value {
             status: true,
             required: &["spec"],
             columns: &[("Age", "date", ".metadata.creationTimestamp", 0)],
+            ..About::default()
         },
     )
 }
@@ -145,6 +149,7 @@ fn pod_group() -> Value {
                 ("AGE", "date", ".metadata.creationTimestamp", 0),
                 ("QUEUE", "string", ".spec.queue", 1),
             ],
+            ..About::default()
         },
     )
 }
@@ -158,6 +163,7 @@ fn queue() -> Value {
             status: true,
             required: &[],
             columns: &[("PARENT", "string", ".spec.parent", 0)],
+            ..About::default()
         },
     )
 }
@@ -184,6 +190,7 @@ fn training_job() -> Value {
         About {
             what: "A training job whose number of workers may change while it runs.",
             status: true,
+            scale: Some("etReplicaSpecs.worker.replicas"),
             required: &["spec"],
             columns: &[
                 ("Phase", "string", ".status.phase", 0),
@@ -208,6 +215,8 @@ struct About {
     short: &'static [&'static str],
     /// Whether the status is written apart from the rest.
     status: bool,
+    /// The number of replicas that `kubectl scale` changes, below the spec; the status has `replicas` and `selector` then.
+    scale: Option<&'static str>,
     required: &'static [&'static str],
     /// Name, type, path and priority.
     columns: &'static [(&'static str, &'static str, &'static str, i32)],
@@ -240,6 +249,13 @@ fn definition<K: Resource<Scope: Scoped>>(fields: Map<String, Value>, about: Abo
     });
     if about.status {
         version["subresources"] = json!({"status": {}});
+    }
+    if let Some(path) = about.scale {
+        version["subresources"]["scale"] = json!({
+            "specReplicasPath": format!(".spec.{path}"),
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        });
     }
     if !about.columns.is_empty() {
         version["additionalPrinterColumns"] = about.columns.iter().map(column).collect();

@@ -43,6 +43,9 @@ pub fn validate(queue: &Queue, others: &Queues) -> Vec<Fault> {
     if let Some(priority) = spec.priority {
         faults.at_least("spec.priority", priority, 0);
     }
+    if let Some(most) = spec.max_running_jobs {
+        faults.at_least("spec.maxRunningJobs", most, 1);
+    }
     let words = DequeueStrategy::ALL.iter().map(|word| word.as_str());
     faults.one_of("spec.dequeueStrategy", &spec.dequeue_strategy, words);
     check_amounts(spec, &mut faults);

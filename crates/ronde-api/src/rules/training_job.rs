@@ -13,10 +13,9 @@ const BACKOFF_LIMIT: i32 = 6;
 /// The name of a worker is a host name.
 const HOST_NAME_MAX: usize = 63;
 /// What may not change after creation: pods that run would not know.
-const FIXED: [&str; 5] = [
+const FIXED: [&str; 4] = [
     "spec.etReplicaSpecs.launcher.template",
     "spec.etReplicaSpecs.worker.template",
-    "spec.etReplicaSpecs.worker.replicas",
     "spec.launcherAttachMode",
     "spec.slotsPerWorker",
 ];
@@ -59,9 +58,8 @@ pub fn validate_update(old: &TrainingJob, new: &TrainingJob) -> Vec<Fault> {
     faults.extend(validate(new).into_iter().filter(|fault| !before.contains(fault)));
     let written = |spec: &TrainingJobSpec| serde_json::to_value(spec).unwrap_or_default();
     for path in differences(&written(&old.spec), &written(&new.spec), "spec") {
-        if let Some(fixed) = FIXED.into_iter().find(|fixed| is_within(&path, fixed)) {
-            let hint = if fixed.ends_with("replicas") { "; create a ScaleOut or a ScaleIn instead" } else { "" };
-            faults.forbidden(path, format!("may not change after creation{hint}"));
+        if FIXED.into_iter().any(|fixed| is_within(&path, fixed)) {
+            faults.forbidden(path, "may not change after creation");
         }
     }
     faults.into_vec()
@@ -253,18 +251,33 @@ mod tests {
     fn what_pods_would_not_hear_of_may_not_change() {
         let old = job("mnist", |_| {});
         let new = job("mnist", |spec| {
-            spec["etReplicaSpecs"]["worker"]["replicas"] = 4.into();
             spec["etReplicaSpecs"]["worker"]["maxReplicas"] = 9.into();
             spec["etReplicaSpecs"]["launcher"]["template"]["spec"]["containers"][0]["image"] = "j".into();
         });
         check(
             "a change",
             &validate_update(&old, &new),
-            &[
-                "spec.etReplicaSpecs.launcher.template.spec.containers[0].image: may not change after creation",
-                "spec.etReplicaSpecs.worker.replicas: may not change after creation; create a ScaleOut or a ScaleIn instead",
-            ],
+            &["spec.etReplicaSpecs.launcher.template.spec.containers[0].image: may not change after creation"],
         );
+    }
+
+    #[test]
+    fn the_number_of_workers_may_change_within_its_bounds() {
+        let sized = |replicas: i32| {
+            job("mnist", |spec| {
+                let worker = &mut spec["etReplicaSpecs"]["worker"];
+                worker["replicas"] = replicas.into();
+                (worker["minReplicas"], worker["maxReplicas"]) = (2.into(), 4.into());
+            })
+        };
+        let row = |replicas, expected: &[&str]| {
+            check(&format!("{replicas} workers"), &validate_update(&sized(3), &sized(replicas)), expected);
+        };
+        row(2, &[]);
+        row(4, &[]);
+        let path = "spec.etReplicaSpecs.worker";
+        row(1, &[&format!("{path}.minReplicas: 2 is more than replicas, which is 1")]);
+        row(5, &[&format!("{path}.maxReplicas: 4 is less than replicas, which is 5")]);
     }
 
     #[test]

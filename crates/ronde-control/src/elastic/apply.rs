@@ -52,6 +52,9 @@ pub async fn apply(
     for update in &plan.scalers {
         update_scaler(ctx, job, update).await?;
     }
+    if let Some(replicas) = plan.replicas {
+        resize(ctx, job, replicas).await?;
+    }
     Ok(None)
 }
 
@@ -81,6 +84,18 @@ fn pods(elastic: &Elastic, job: &TrainingJob, plan: &TrainingJobPlan) -> Vec<Pod
         pod
     };
     launcher.into_iter().chain(plan.create.workers.iter().map(worker)).collect()
+}
+
+/// With the version that was looked at: what somebody else asks for meanwhile is never overwritten.
+async fn resize(ctx: &Ctx, job: &TrainingJob, replicas: i32) -> Result<(), kube::Error> {
+    let jobs: Api<TrainingJob> = write::api(ctx, &job.namespace().unwrap_or_default());
+    let patch = Patch::Merge(json!({
+        "metadata": {"resourceVersion": job.resource_version()},
+        "spec": {"etReplicaSpecs": {"worker": {"replicas": replicas}}},
+    }));
+    let written = jobs.patch(&job.name_any(), &PatchParams::default(), &patch).await?;
+    ctx.caches.assume(written);
+    Ok(())
 }
 
 async fn update_scaler(ctx: &Ctx, job: &TrainingJob, update: &ScalerUpdate) -> Result<(), kube::Error> {

@@ -16,6 +16,7 @@ pub fn decide(seen: &Observed<'_>, now: Timestamp) -> Step<TrainingJobStatus, Tr
     if seen.faults.is_empty() {
         // 1. whether the job runs at all
         builder.begin();
+        builder.heed_replicas();
         builder.heed_suspension();
         // 2. whether it has ended, and whether it runs again
         builder.judge_launcher();

@@ -154,6 +154,15 @@ impl World {
         }
     }
 
+    /// Asks for a number of workers as `kubectl scale` does.
+    pub fn scale(&mut self, replicas: i32) {
+        self.job.spec.et_replica_specs.worker.replicas = Some(replicas);
+    }
+
+    pub fn replicas(&self) -> i32 {
+        self.job.spec.worker().replicas()
+    }
+
     pub fn scale_out(&mut self, name: &str, count: i32, timeout: i32) {
         let spec = json!({"selector": {"name": "j"}, "toAdd": {"count": count}, "timeout": timeout});
         let object = json!({"metadata": self.meta_of(name), "spec": spec});
@@ -301,6 +310,12 @@ impl World {
             writes += 1;
             if self.may_write() {
                 self.tell(&update.object, update.status.clone());
+            }
+        }
+        if let Some(replicas) = plan.replicas {
+            writes += 1;
+            if self.may_write() {
+                self.scale(replicas);
             }
         }
         writes

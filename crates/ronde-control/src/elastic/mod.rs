@@ -147,6 +147,11 @@ impl StatusFirst for Elastic {
 
     fn complete(&self, _: &Ctx, job: &TrainingJob) -> TrainingJob {
         let mut job = job.clone();
+        // The least workers of the beginning, however many there are later.
+        let least = job.status.as_ref().map_or(0, |status| status.elastic.least);
+        if least > 0 {
+            job.spec.et_replica_specs.worker.min_replicas.get_or_insert(least);
+        }
         rules::training_job::default(&mut job);
         job
     }

@@ -43,6 +43,8 @@ pub struct TrainingJobPlan {
     /// The files of the host list and the workers that need a service; none if they are as they should be.
     pub objects: Option<Objects>,
     pub create: Create,
+    /// What `replicas` is to be, if it is not what the job has.
+    pub replicas: Option<i32>,
     /// The launcher, if its note of the host list is to change, and the note.
     pub note: Option<(Arc<Pod>, String)>,
     pub scalers: Vec<ScalerUpdate>,
@@ -92,6 +94,9 @@ pub fn plan(seen: &Observed<'_>, status: &TrainingJobStatus, now: Timestamp) -> 
     }
     plan.group = group_plan(seen, status);
     plan.objects = objects(seen, status);
+    // Who has asked for something else meanwhile is heard first.
+    plan.replicas =
+        status.elastic.replicas_due.filter(|due| *due != seen.worker_spec().replicas() && !phase.is_final());
     if is_live(phase) {
         plan.create = missing(seen, status);
         plan.note = note(seen, status);

@@ -159,6 +159,12 @@ pub fn labels(job: &TrainingJob, role: &str) -> BTreeMap<String, String> {
     labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
 
+/// Returns what selects the workers of a job.
+pub fn worker_selector(job: &TrainingJob) -> String {
+    let labels = labels(job, names::WORKER);
+    labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+}
+
 /// Builds an init container that is like a container, but for what it runs and the devices that it has no use for.
 fn beside(container: &Container, name: &str, command: &[&str]) -> Container {
     let plain = |list: &Option<BTreeMap<String, _>>| {

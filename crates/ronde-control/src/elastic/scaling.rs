@@ -5,11 +5,15 @@
 //! nor repeats it. Workers that come are hosts only when all of them run; workers that go stay members of the
 //! job until all of them have left. So giving up is: not to count the first, and to let others take the place of the second,
 //! because who was asked to leave cannot be asked back. What a job takes by itself is an estimate: it keeps what it got.
+//!
+//! Another `replicas` in the spec (`kubectl scale`) is a request for a size; those that are objects go first. What it says
+//! then follows the job: `replicas_due` is what is to be written there, so that who reads it sees what the job has, and the
+//! next `kubectl scale` is a change.
 
 use jiff::{SignedDuration, Timestamp};
 use ronde_api::{
     ElasticMemory, LeavingWorker, ReplicaBound, Scaling, ScalingOutcome, ScalingWay, TrainingJobPhase as Phase,
-    names::elastic::conditions as types,
+    WorkerSpec, names::elastic::conditions as types,
 };
 use ronde_runtime::pods::time;
 
@@ -59,7 +63,11 @@ pub fn describe(memory: &ElasticMemory) -> String {
 }
 
 fn name_of(scaling: &Scaling) -> String {
-    if scaling.name.is_empty() { "elastic: auto".to_owned() } else { format!("{} {}", scaling.way, scaling.name) }
+    match scaling.to {
+        Some(replicas) => format!("scale to {replicas}"),
+        None if scaling.name.is_empty() => "elastic: auto".to_owned(),
+        None => format!("{} {}", scaling.way, scaling.name),
+    }
 }
 
 impl StatusBuilder<'_> {
@@ -86,6 +94,9 @@ impl StatusBuilder<'_> {
         let workers: Vec<(&String, Option<&Member>)> = workers.collect();
         let left = scaling.since.0.duration_since(self.now) + SignedDuration::from_secs(scaling.timeout.into());
         let is_asked = scaling.uid.is_empty() || self.seen.requests.iter().any(|request| request.uid == scaling.uid);
+        let replicas = self.seen.worker_spec().replicas();
+        // Who was asked to leave cannot be asked back: that goes on.
+        let is_outdated = scaling.way == ScalingWay::Out && scaling.to.is_some_and(|to| to != replicas);
         let verdict = match scaling.way {
             ScalingWay::Out => come(&workers),
             ScalingWay::In => go(&workers),
@@ -94,6 +105,7 @@ impl StatusBuilder<'_> {
             Verdict::Done => self.finish_scaling(&scaling),
             Verdict::Hopeless(why) => self.give_up(&scaling, &why),
             Verdict::Waits(_) if !is_asked => self.give_up(&scaling, "the request was deleted"),
+            Verdict::Waits(_) if is_outdated => self.give_up(&scaling, &format!("replicas is {replicas} now")),
             Verdict::Waits(why) if !left.is_positive() => {
                 self.give_up(&scaling, &format!("execution timeout after {} s: {why}", scaling.timeout));
             }
@@ -124,12 +136,12 @@ impl StatusBuilder<'_> {
     fn give_up(&mut self, scaling: &Scaling, why: &str) {
         let is_own = scaling.uid.is_empty();
         match scaling.way {
-            ScalingWay::Out if is_own => return self.keep_started(scaling, why),
+            ScalingWay::Out if is_own && scaling.to.is_none() => return self.keep_started(scaling, why),
             ScalingWay::Out => {}
             ScalingWay::In => self.let_go(scaling),
         }
-        if is_own {
-            // Somebody waits for the room: nobody takes the place of those that go.
+        if is_own && scaling.way == ScalingWay::In {
+            // Somebody waits for the room, or wants so many and no more: nobody takes the place of those that go.
             self.memory().wanted -= size(&scaling.workers);
         }
         self.conclude(ScalingOutcome::Failed, why.to_owned());
@@ -183,6 +195,69 @@ impl StatusBuilder<'_> {
             self.record(cause.clone());
         }
         self.why = Some(cause);
+        self.settle_replicas();
+    }
+
+    /// Lets `replicas` follow a change that did not come from it, or that could not be made. A job that grows by itself
+    /// has as many workers as there is room for, and `replicas` is what it gives back down to.
+    fn settle_replicas(&mut self) {
+        let (asked, worker) = (self.status.elastic.asked, self.seen.worker_spec());
+        let is_auto = self.seen.job.is_auto();
+        let right = if is_auto { asked.max(worker.min_replicas()) } else { self.status.elastic.wanted };
+        let is_allowed = is_within(worker, right);
+        self.memory().replicas_due = Some(right).filter(|right| *right != asked && is_allowed);
+    }
+
+    /// Takes note of another `replicas` in the spec. While nothing runs yet, or nothing at all, that is all there is to do.
+    pub fn heed_replicas(&mut self) {
+        let (replicas, memory) = (self.seen.worker_spec().replicas(), self.status.elastic.clone());
+        if memory.asked == replicas {
+            return;
+        }
+        let is_new = memory.asked != 0 && memory.replicas_due != Some(replicas);
+        self.memory().replicas_due = None;
+        let is_idle = !self.is_live() || !self.is_true(types::WORKERS_READY);
+        if is_new && !is_idle {
+            // It is begun when nothing else is under way.
+            return;
+        }
+        self.memory().asked = replicas;
+        if is_new && self.phase().is_final() {
+            self.refuse_replicas(format!("the job has ended: it is {}", self.phase()));
+        } else if is_new {
+            match self.check_replicas() {
+                Ok(()) => self.set_size(replicas),
+                Err(why) => {
+                    self.refuse_replicas(why);
+                    self.settle_replicas();
+                }
+            }
+        }
+    }
+
+    /// Tells which bound keeps the job from the size that `replicas` says, if one does.
+    fn check_replicas(&self) -> Result<(), String> {
+        let (to, worker) = (self.seen.worker_spec().replicas(), self.seen.worker_spec());
+        let checked =
+            worker.check_scaling(ScalingWay::Out, to, 0).and_then(|()| worker.check_scaling(ScalingWay::In, to, 0));
+        checked.map_err(|bound| format!("{} is {}", counted(count(to), "worker", "workers"), outside(bound)))
+    }
+
+    fn refuse_replicas(&mut self, why: String) {
+        let replicas = self.seen.worker_spec().replicas();
+        let way = if replicas > self.status.elastic.wanted { ScalingWay::Out } else { ScalingWay::In };
+        self.warn(Cause::new(reason(way, ScalingOutcome::Failed), format!("scale to {replicas}: {why}")));
+    }
+
+    /// Changes the size of a job of which nothing runs that others know of.
+    fn set_size(&mut self, workers: i32) {
+        self.memory().wanted = workers;
+        if self.is_live() {
+            let missing = workers.saturating_sub(size(&self.status.target_workers));
+            let more = self.fresh_names(missing);
+            self.status.target_workers.truncate(count(workers));
+            self.status.target_workers.extend(more);
+        }
     }
 
     /// Forgets a change that has ended once the object that asked for it knows.
@@ -216,7 +291,10 @@ impl StatusBuilder<'_> {
     }
 
     fn begin_next(&mut self) {
-        let Some(request) = self.next_request().cloned() else { return self.adapt() };
+        let request = self.next_request().cloned();
+        if request.is_none() && self.status.elastic.asked == self.seen.worker_spec().replicas() {
+            return self.adapt();
+        }
         // What is not in the files yet nobody has seen; who brings it there looks again.
         if plan::objects(self.seen, &self.seen.job.status.clone().unwrap_or_default()).is_some() {
             return;
@@ -226,11 +304,46 @@ impl StatusBuilder<'_> {
         if let Some(rest) = rest {
             return self.look_again_in(rest);
         }
-        match self.choose(&request) {
-            Ok(workers) => self.open(&request, workers),
+        match request {
+            Some(request) => self.meet(&request),
+            None => self.resize(),
+        }
+    }
+
+    fn meet(&mut self, request: &Request) {
+        match self.choose(request) {
+            Ok(workers) => self.open(request, workers),
             Err(why) => {
-                self.open(&request, Vec::new());
+                self.open(request, Vec::new());
                 self.conclude(ScalingOutcome::Failed, why);
+            }
+        }
+    }
+
+    /// Goes to the size that `replicas` says, which others have changed.
+    fn resize(&mut self) {
+        let (to, wanted) = (self.seen.worker_spec().replicas(), self.status.elastic.wanted);
+        let way = if to > wanted { ScalingWay::Out } else { ScalingWay::In };
+        self.memory().asked = to;
+        if let Err(why) = self.check_replicas() {
+            self.start_own(way, Some(to), Vec::new(), 0);
+            return self.conclude(ScalingOutcome::Failed, why);
+        }
+        match way {
+            ScalingWay::Out => {
+                let more = self.fresh_names(to - wanted);
+                self.start_own(way, Some(to), more, GROW_SECONDS);
+            }
+            // What it has above that it gives back when others need it.
+            ScalingWay::In if self.seen.job.is_auto() => {}
+            ScalingWay::In => {
+                let targets = &self.status.target_workers;
+                let leaving = targets[targets.len().min(count(to))..].to_vec();
+                // Those that are lost and not replaced yet need not leave.
+                self.memory().wanted = to.saturating_add(size(&leaving));
+                if !leaving.is_empty() {
+                    self.start_own(way, Some(to), leaving, SHRINK_SECONDS);
+                }
             }
         }
     }
@@ -244,12 +357,8 @@ impl StatusBuilder<'_> {
         let check = |count| {
             let checked = worker.check_scaling(request.way, wanted, count);
             checked.map_err(|bound| match bound {
-                ReplicaBound::Max(max) => {
-                    format!("{count} more than {wanted} workers is above maxReplicas, which is {max}")
-                }
-                ReplicaBound::Min(min) => {
-                    format!("{count} fewer than {wanted} workers is below minReplicas, which is {min}")
-                }
+                ReplicaBound::Max(_) => format!("{count} more than {wanted} workers is {}", outside(bound)),
+                ReplicaBound::Min(_) => format!("{count} fewer than {wanted} workers is {}", outside(bound)),
             })
         };
         match request.way {
@@ -289,6 +398,7 @@ impl StatusBuilder<'_> {
             way: request.way,
             name: request.name.clone(),
             uid: request.uid.clone(),
+            to: None,
             workers,
             since: time(self.now),
             timeout: request.timeout,
@@ -334,7 +444,7 @@ impl StatusBuilder<'_> {
             Some((_, needs)) if surplus > 0 => {
                 let from = self.status.target_workers.len().saturating_sub(count((*needs).clamp(1, surplus)));
                 let workers = self.status.target_workers[from..].to_vec();
-                self.start_own(ScalingWay::In, workers, SHRINK_SECONDS);
+                self.start_own(ScalingWay::In, None, workers, SHRINK_SECONDS);
             }
             // Others may come to need the room while it rests.
             None if rest.is_positive() => self.look_again_in(rest.min(pace)),
@@ -342,17 +452,28 @@ impl StatusBuilder<'_> {
                 let step = Some(self.status.elastic.grow_step).filter(|step| *step > 0).unwrap_or(GROW_MAX);
                 let more = self.seen.capacity.room.min(worker.max_replicas() - wanted).min(step);
                 let workers = self.fresh_names(more);
-                self.start_own(ScalingWay::Out, workers, GROW_SECONDS);
+                self.start_own(ScalingWay::Out, None, workers, GROW_SECONDS);
             }
             _ => self.look_again_in(pace),
         }
     }
 
-    fn start_own(&mut self, way: ScalingWay, workers: Vec<String>, timeout: i32) {
+    fn start_own(&mut self, way: ScalingWay, to: Option<i32>, workers: Vec<String>, timeout: i32) {
         let since = time(self.now);
         let (name, uid, message) = (String::new(), String::new(), String::new());
-        self.start(Scaling { way, name, uid, workers, since, timeout, outcome: None, message });
+        self.start(Scaling { way, name, uid, to, workers, since, timeout, outcome: None, message });
     }
+}
+
+fn outside(bound: ReplicaBound) -> String {
+    match bound {
+        ReplicaBound::Max(max) => format!("above maxReplicas, which is {max}"),
+        ReplicaBound::Min(min) => format!("below minReplicas, which is {min}"),
+    }
+}
+
+fn is_within(worker: &WorkerSpec, workers: i32) -> bool {
+    (worker.min_replicas()..=worker.max_replicas()).contains(&workers)
 }
 
 fn size(workers: &[String]) -> i32 {

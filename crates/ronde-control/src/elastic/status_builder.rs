@@ -24,6 +24,7 @@ use ronde_runtime::pods::{disruption::Disruption, state::PodState, time};
 use super::{
     conditions::{self, FALSE, TRUE},
     observed::{FIRST_RUN, Member, Observed},
+    pod,
 };
 use crate::reconcile::{Cause, JobEvent, apply::FAILED_CREATE};
 
@@ -123,6 +124,8 @@ impl<'a> StatusBuilder<'a> {
         self.status.elastic = ElasticMemory {
             run,
             wanted: workers,
+            asked: self.seen.worker_spec().replicas(),
+            least: self.seen.worker_spec().min_replicas(),
             next_index: workers,
             last_scaler: keep.last_scaler,
             scaling: keep.scaling,
@@ -488,6 +491,8 @@ impl<'a> StatusBuilder<'a> {
             self.status.current_workers = Vec::new();
         }
         self.tally();
+        self.status.replicas = i32::try_from(self.status.current_workers.len()).unwrap_or(i32::MAX);
+        self.status.selector = pod::worker_selector(self.seen.job);
         self.remember_size();
         if self.seen.job.status.as_ref() != Some(&self.status) {
             self.status.last_reconcile_time = Some(time(self.now));

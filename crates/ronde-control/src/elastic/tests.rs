@@ -3,4 +3,5 @@
 mod disruptions;
 mod kills;
 mod lives;
+mod replicas;
 mod wiring;

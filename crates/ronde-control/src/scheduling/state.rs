@@ -77,6 +77,8 @@ pub struct State {
     waits: BTreeMap<GroupId, Wait>,
     /// How many of them wait for each reason.
     waiting_by_reason: BTreeMap<Reason, usize>,
+    /// Groups whose surplus only the limits of their queues hold back.
+    limited: BTreeSet<GroupId>,
     /// Groups whose status, or that of whose pods, may have to be written.
     pub stale: BTreeSet<GroupId>,
     /// When the sentences of groups were last written.
@@ -108,6 +110,7 @@ impl State {
             binding: BTreeSet::new(),
             waits: BTreeMap::new(),
             waiting_by_reason: Reason::ALL.map(|reason| (reason, 0)).into(),
+            limited: BTreeSet::new(),
             stale: BTreeSet::new(),
             worded: BTreeMap::new(),
             later: BTreeMap::new(),
@@ -147,12 +150,20 @@ impl State {
             self.set_wait(&waiting.group, Some(Wait { why: waiting.clone(), lacking_since }));
             self.stale.insert(waiting.group.clone());
         }
+        let limited: BTreeSet<GroupId> = plan.limited.iter().cloned().collect();
+        self.stale.extend(self.limited.symmetric_difference(&limited).cloned());
+        self.limited = limited;
     }
 
     /// Returns why a group waits, if that is to be told now: pods that are being made are not missed at once.
     pub fn wait(&self, group: &GroupId, now: Timestamp) -> Option<&Waiting> {
         let wait = self.waits.get(group)?;
         wait.lacking_since.is_none_or(|since| since + PATIENCE <= now).then_some(&wait.why)
+    }
+
+    /// Tells whether only limits of its queues hold back what a group has above its minimum.
+    pub fn is_limited(&self, group: &GroupId) -> bool {
+        self.limited.contains(group)
     }
 
     /// Returns how many groups wait for each reason.

@@ -24,7 +24,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource, ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use ronde_api::{PodGroup, Queue, ScaleIn, ScaleOut, TrainingJob, TrainingJobPhase as Phase, TrainingJobStatus};
 use ronde_runtime::{pods::phase, watch::Cached};
@@ -89,6 +89,16 @@ impl World {
         if let Err(error) = seen {
             anyhow::bail!("{error}: {:#?}", self.status(namespace).await?);
         }
+        Ok(())
+    }
+
+    /// Waits until the spec of a job says so many workers.
+    async fn asks_for(&self, namespace: &str, replicas: i32) -> anyhow::Result<()> {
+        let look = || async {
+            let job = self.api::<TrainingJob>(namespace).get("lm").await?;
+            Ok((job.spec.worker().replicas() == replicas).then_some(()))
+        };
+        within(&format!("{namespace}/lm asks for {replicas} workers"), SOON, look).await?;
         Ok(())
     }
 
@@ -183,6 +193,38 @@ async fn a_job_starts_with_what_fits_grows_and_shrinks() -> anyhow::Result<()> {
     let pods = names(&world.cluster.api::<Pod>()).await?;
     assert_eq!(pods, ["lm-launcher", "lm-worker-0", "lm-worker-1", "lm-worker-2"]);
     assert_eq!(names(&world.cluster.api::<Service>()).await?.iter().filter(|name| name.contains("worker")).count(), 3);
+    running.stop().await;
+    world.end().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_scaled_by_its_number_of_replicas() -> anyhow::Result<()> {
+    let world = World::start(&["20"]).await?;
+    let running = world.cluster.control().await?;
+    world.submit("default", json!({"replicas": 2, "minReplicas": 1, "maxReplicas": 4})).await?;
+    world.has("default", Phase::Running, &[0, 1]).await?;
+    let jobs = world.api::<TrainingJob>("default");
+    let (merge, to) = (PatchParams::default(), |replicas: i32| Patch::Merge(json!({"spec": {"replicas": replicas}})));
+    jobs.patch_scale("lm", &merge, &to(4)).await?;
+    world.has("default", Phase::Running, &[0, 1, 2, 3]).await?;
+    let mut scale = jobs.get_scale("lm").await?;
+    let status = scale.status.clone().unwrap_or_default();
+    assert_eq!(status.replicas, 4);
+    let selected = ListParams::default().labels(&status.selector.unwrap_or_default());
+    assert_eq!(world.cluster.api::<Pod>().list(&selected).await?.items.len(), 4, "its workers and nothing else");
+    // As an autoscaler does it: what was read, with another number.
+    scale.spec.get_or_insert_default().replicas = Some(2);
+    jobs.replace_scale("lm", &PostParams::default(), &scale).await?;
+    world.has("default", Phase::Running, &[0, 1]).await?;
+    for (replicas, bound) in [(5, "maxReplicas"), (0, "replicas")] {
+        let refused = jobs.patch_scale("lm", &merge, &to(replicas)).await;
+        let Err(kube::Error::Api(refusal)) = refused else { anyhow::bail!("{replicas} is not refused: {refused:?}") };
+        assert!(refusal.code == 422 && refusal.message.contains(bound), "{refusal:?}");
+    }
+    world.more("default", "more", 1).await?;
+    world.asks_for("default", 3).await?;
+    assert_eq!(world.status("default").await?.replicas, 3);
     running.stop().await;
     world.end().await;
     Ok(())
@@ -476,6 +518,7 @@ async fn a_controller_that_is_killed_at_any_write_of_a_scale_operation_ends_it_r
         };
         within(&format!("both end after {writes} writes"), LATER, ended).await?;
         world.has("default", Phase::Running, &[0, 1]).await?;
+        world.asks_for("default", 2).await?;
         let made = world.status("default").await?.elastic.next_index;
         assert_eq!(made, next + 1, "one worker was made, after {writes} writes");
         next = made;

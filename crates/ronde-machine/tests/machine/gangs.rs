@@ -318,11 +318,42 @@ async fn a_queue_keeps_to_its_limit() -> anyhow::Result<()> {
     gang(&world.cluster, "one", 1, json!({"queue": "small"})).await?;
     let why = "needs 1 cpu; queue `small` is at its limit of 2";
     assert_eq!(reason(&world.cluster, "one").await?, ("QueueLimit".to_owned(), why.to_owned()));
+    // An autoscaler adds nodes for the reason `Unschedulable` only.
+    let told = || async {
+        let pod = world.cluster.api::<Pod>().get("one-0").await?;
+        Ok(condition(&pod, "PodScheduled").and_then(|told| told.reason.clone()))
+    };
+    assert_eq!(within("the pod says why", SOON, told).await?.0, "QueueLimit");
     patch(&queues, "small", json!({"spec": {"capability": {"cpu": "3"}}})).await?;
     wait_for_phase(&world.cluster, "one", "Running").await?;
     patch_status(&queues, "small", json!({"state": "Closed"})).await?;
     gang(&world.cluster, "late", 1, json!({"queue": "default"})).await?;
     wait_for_phase(&world.cluster, "late", "Running").await?;
+    running.stop().await;
+    world.end().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_runs_so_many_jobs_and_no_more() -> anyhow::Result<()> {
+    let world = World::start(&["8"]).await?;
+    let running = world.cluster.control().await?;
+    let queues: Api<Queue> = world.cluster.all();
+    create(&queues, json!({"metadata": {"name": "few"}, "spec": {"weight": 1, "maxRunningJobs": 1}})).await?;
+    gang(&world.cluster, "two", 2, json!({"queue": "few"})).await?;
+    wait_for_phase(&world.cluster, "two", "Running").await?;
+    gang(&world.cluster, "one", 1, json!({"queue": "few"})).await?;
+    let limit = ("QueueLimit".to_owned(), "queue `few` is at its limit of 1 running job".to_owned());
+    assert_eq!(reason(&world.cluster, "one").await?, limit);
+    running.stop().await;
+    let running = world.cluster.control().await?;
+    gang(&world.cluster, "free", 1, json!({})).await?;
+    wait_for_phase(&world.cluster, "free", "Running").await?;
+    assert_eq!((bound(&world.cluster, "one").await?, reason(&world.cluster, "one").await?), (0, limit));
+    remove(&world.cluster, "two").await?;
+    wait_for_phase(&world.cluster, "one", "Running").await?;
+    let refused = create(&queues, json!({"metadata": {"name": "none"}, "spec": {"maxRunningJobs": 0}})).await;
+    assert!(refused.is_err_and(|error| error.to_string().contains("spec.maxRunningJobs")), "none is refused");
     running.stop().await;
     world.end().await;
     Ok(())

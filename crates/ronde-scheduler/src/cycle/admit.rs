@@ -6,6 +6,7 @@
 //! without room, also if the limit of a queue above its own is in the way, so that its pods exist for an autoscaler, for
 //! preemption and for reclaim; so an idle cluster blocks nobody. Who has waited too long is admitted likewise: room and
 //! limits are held for pods only. At most [`WAITING_MAX`] groups of a queue wait with pods, or more whose minimum has room.
+//! A limit on the number of jobs lets nobody in who could not run.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -49,7 +50,7 @@ impl Cycle<'_> {
             match self.admits(slot, &waiting) {
                 Err(wait) => self.waits.push((slot, wait)),
                 Ok((account, request)) => {
-                    self.expect(account, request);
+                    self.expect(account, slot, request);
                     waiting.entry(account).or_default().push(self.cluster.groups.get(slot).priority());
                     self.let_in(slot);
                 }
@@ -58,10 +59,14 @@ impl Cycle<'_> {
         for (account, request) in std::mem::take(&mut self.expected) {
             self.ledger.allocate(account, &request, -1);
         }
+        self.coming_jobs.clear();
     }
 
     /// Counts what a group will take when its pods come.
-    fn expect(&mut self, account: usize, request: Vec<(usize, i64)>) {
+    fn expect(&mut self, account: usize, slot: usize, request: Vec<(usize, i64)>) {
+        if self.cluster.groups.get(slot).bound == 0 {
+            self.coming_jobs.push(account);
+        }
         self.ledger.allocate(account, &request, 1);
         self.incoming.add_request(&request, 1);
         self.expected.push((account, request));
@@ -72,6 +77,10 @@ impl Cycle<'_> {
         let account = self.account(slot)?;
         if self.blocked.contains(&account) {
             return Err(self.behind(account));
+        }
+        if let Some(full) = self.full(account, slot) {
+            self.block_if_strict(account);
+            return Err(Wait::QueueFull(full));
         }
         let request = self.minimum(slot);
         let priority = self.cluster.groups.get(slot).priority();
@@ -96,11 +105,16 @@ impl Cycle<'_> {
                 if !is_overdue {
                     self.look_again(self.overdue_at(slot));
                 }
-                if self.ledger.accounts[account].queue.dequeue == Dequeue::Fifo {
-                    self.blocked.insert(account);
-                }
+                self.block_if_strict(account);
                 Err(wait)
             }
+        }
+    }
+
+    /// Lets nobody of a strict queue pass one that waits.
+    fn block_if_strict(&mut self, account: usize) {
+        if self.ledger.accounts[account].queue.dequeue == Dequeue::Fifo {
+            self.blocked.insert(account);
         }
     }
 
@@ -146,7 +160,7 @@ impl Cycle<'_> {
             if is_coming {
                 self.look_again(until);
                 let request = self.minimum(slot);
-                self.expect(account, request);
+                self.expect(account, slot, request);
             }
         }
     }

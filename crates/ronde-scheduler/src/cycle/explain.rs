@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Cycle, Wait, census::Census, gang::Lacking, ledger::Exceeded, place::Miss, topology::scopes};
+use super::{Cycle, Wait, census::Census, gang::Lacking, jobs::Full, ledger::Exceeded, place::Miss, topology::scopes};
 use crate::{
     cluster::{nodes::Mode, view::View},
     model::{
@@ -53,6 +53,7 @@ impl Cycle<'_> {
             }
             Wait::QueueClosed => (Reason::QueueClosed, format!("queue `{queue}` is closed")),
             Wait::QueueLimit(exceeded) => (Reason::QueueLimit, self.limit(&queue, exceeded)),
+            Wait::QueueFull(full) => (Reason::QueueLimit, full_sentence(&queue, full)),
             Wait::Behind(ahead) => (
                 Reason::BehindInQueue,
                 format!("queue `{queue}` is strictly first in, first out, and `{ahead}` is first"),
@@ -182,6 +183,12 @@ impl Cycle<'_> {
         let together = if census.total() >= count { ", but not for all its pods together" } else { "" };
         Some((reason, format!("{}; {}{together}", self.needs(slot, pod), census.text())))
     }
+}
+
+fn full_sentence(own: &str, full: &Full) -> String {
+    let above = if full.queue.as_str() == own { String::new() } else { format!(" above `{own}`") };
+    let jobs = if full.limit == 1 { "job" } else { "jobs" };
+    format!("queue `{}`{above} is at its limit of {} running {jobs}", full.queue, full.limit)
 }
 
 fn lacking_sentence(lacking: &Lacking) -> (Reason, String) {

@@ -7,6 +7,7 @@ pub mod admit;
 pub mod census;
 pub mod explain;
 pub mod gang;
+pub mod jobs;
 pub mod ledger;
 pub mod lines;
 pub mod place;
@@ -21,6 +22,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use self::{
     gang::Gang,
+    jobs::Full,
     ledger::{Asker, Exceeded, Ledger},
     lines::Lines,
     place::{Miss, Placement},
@@ -47,6 +49,8 @@ pub enum Wait {
     QueueNotLeaf,
     QueueClosed,
     QueueLimit(Exceeded),
+    /// As many jobs run as may.
+    QueueFull(Full),
     Behind(GroupId),
     /// Its pods are not created before there is room for its minimum.
     NotAdmitted,
@@ -97,6 +101,8 @@ pub struct Cycle<'a> {
     /// What admitted groups will take whose pods are still to come, by queue and together; only while groups are admitted.
     expected: Vec<(usize, Vec<(usize, i64)>)>,
     incoming: Row,
+    /// The queues of those of them that do not run in part already.
+    coming_jobs: Vec<usize>,
     /// Groups that became whole and have more pods.
     completed: Vec<(usize, usize)>,
     /// Queues in which nobody may pass a group that waits.
@@ -118,6 +124,7 @@ impl<'a> Cycle<'a> {
             waits: Vec::new(),
             expected: Vec::new(),
             incoming: Row::default(),
+            coming_jobs: Vec::new(),
             completed: Vec::new(),
             blocked: BTreeSet::new(),
             holders: BTreeSet::new(),
@@ -194,7 +201,7 @@ impl<'a> Cycle<'a> {
                 self.drop_claims(slot);
             }
             // Limits are held for it only while they are what it waits for.
-            if matches!(wait, Wait::Miss(_)) {
+            if matches!(wait, Wait::Miss(_) | Wait::QueueFull(_)) {
                 self.ledger.release(&self.cluster.groups.get(slot).id);
             }
             self.finish_or_undo(account, slot, &wait);
@@ -206,6 +213,9 @@ impl<'a> Cycle<'a> {
         let Some(gang) = self.cluster.gang(slot) else { return Err(Wait::QueueMissing) };
         if let Some(lacking) = &gang.lacking {
             return Err(Wait::Miss(Miss::Lacking(lacking.clone())));
+        }
+        if let Some(full) = self.full(account, slot) {
+            return Err(Wait::QueueFull(full));
         }
         let request = minimum_request(self.cluster, &gang);
         if let Some(exceeded) = self.exceeded(account, slot, &request, true) {

@@ -14,7 +14,7 @@ impl Cycle<'_> {
             // It may have been pushed out a moment ago.
             if let Some(gang) = self.cluster.gang(slot).filter(|gang| gang.needs.are_met()) {
                 lines.join(self.cluster, &self.ledger, account, slot);
-                progress.insert(slot, Progress { gang, next: 0 });
+                progress.insert(slot, Progress { gang, next: 0, is_limited: false, lacks_room: false });
             }
         }
         while let Some((account, slot)) = lines.next_group(&self.ledger) {
@@ -23,21 +23,33 @@ impl Cycle<'_> {
                 lines.join(self.cluster, &self.ledger, account, slot);
             }
         }
+        let limited = progress.iter().filter(|(_, progress)| progress.is_limited && !progress.lacks_room);
+        self.plan.limited = limited.map(|(slot, _)| self.cluster.groups.get(*slot).id.clone()).collect();
+        self.plan.limited.sort();
     }
 
     /// Places the next bundle of a group that finds room; returns whether there was one.
     fn place_next(&mut self, account: usize, slot: usize, progress: &mut Progress) -> bool {
+        // One without a minimum begins here.
+        if self.full(account, slot).is_some() {
+            progress.is_limited = true;
+            return false;
+        }
         while let Some(bundle) = progress.gang.bundles.get(progress.next) {
             progress.next += 1;
             let class = self.cluster.pods.get(bundle.pods[0]).class;
             let request = request_of(self.cluster, bundle.pods.iter());
-            if self.cluster.capacity(class, Mode::Now) == 0 || self.exceeded(account, slot, &request, true).is_some() {
+            if self.exceeded(account, slot, &request, true).is_some() {
+                progress.is_limited = true;
                 continue;
             }
-            if let Some(placement) = try_surplus(self.cluster, slot, &progress.gang, bundle) {
+            if self.cluster.capacity(class, Mode::Now) > 0
+                && let Some(placement) = try_surplus(self.cluster, slot, &progress.gang, bundle)
+            {
                 self.commit(account, slot, &placement);
                 return true;
             }
+            progress.lacks_room = true;
         }
         false
     }
@@ -47,4 +59,8 @@ impl Cycle<'_> {
 struct Progress {
     gang: Arc<Gang>,
     next: usize,
+    /// Limits hold some of them back.
+    is_limited: bool,
+    /// Some find no room.
+    lacks_room: bool,
 }

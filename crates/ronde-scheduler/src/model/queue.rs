@@ -16,6 +16,8 @@ pub struct Queue {
     /// Whether others may take back what it uses above its deserved amount.
     pub reclaimable: bool,
     pub dequeue: Dequeue,
+    /// How many groups in it and below have pods on nodes at once.
+    pub jobs_max: Option<u32>,
     /// What it never exceeds; a resource that is not named is not limited.
     pub capability: Amounts,
     /// What it can take back from others; a resource that is not named is shared by weight.
@@ -35,6 +37,7 @@ impl Queue {
             state: QueueState::Open,
             reclaimable: true,
             dequeue: Dequeue::Traverse,
+            jobs_max: None,
             capability: Amounts::default(),
             deserved: Amounts::default(),
             guarantee: Amounts::default(),

@@ -58,6 +58,90 @@ fn limits() {
 }
 
 #[test]
+fn surplus_that_only_limits_hold_back_is_told_apart() {
+    let limited = |text: &str| {
+        let limited = plan(&mut world(text), 0).limited;
+        limited.iter().map(|id| id.name().to_owned()).collect::<Vec<_>>()
+    };
+    let pods = "group x queue=q min=1; pods x 0..5 gpu=1";
+    assert_eq!(limited(&format!("node a gpu=8; queue q cap.gpu=3; {pods}")), ["x"], "nodes would not help");
+    assert!(limited(&format!("node a gpu=2; queue q cap.gpu=4; {pods}")).is_empty(), "nodes would");
+    assert!(limited(&format!("node a gpu=8; queue q cap.gpu=5; {pods}")).is_empty(), "all run");
+}
+
+#[test]
+fn limits_on_the_number_of_running_jobs() {
+    let three = "group x queue=q min=2 at=1; pods x 0..3 gpu=1; group y queue=q at=2; pods y 0 gpu=1;
+        group z queue=q at=3; pods z 0 gpu=1";
+    check_all(
+        "the third job waits, the surplus of the first does not",
+        &format!("node a gpu=8; queue q jobs=2; {three}"),
+        "admit x
+        admit y
+        admit z
+        bind x-0 to a
+        bind x-1 to a
+        bind y-0 to a
+        bind x-2 to a
+        z waits (QueueLimit): queue `q` is at its limit of 2 running jobs",
+    );
+    check_all(
+        "of the parent, with what runs beside",
+        &format!(
+            "node a gpu=8; queue p jobs=1; queue q parent=p; queue r parent=p;
+            group o queue=r started; pods o 0 gpu=1 on=a running; group z queue=q; pods z 0 gpu=1"
+        ),
+        "admit o
+        admit z
+        z waits (QueueLimit): queue `p` above `q` is at its limit of 1 running job",
+    );
+    check_all(
+        "nobody is pushed out for it, and what runs is not stopped",
+        "node a gpu=8; queue q jobs=1; group x queue=q started; pods x 0 gpu=1 on=a running;
+         group y queue=q started; pods y 0 gpu=1 on=a running; group z queue=q prio=9; pods z 0 gpu=1",
+        "admit x
+        admit y
+        admit z
+        z waits (QueueLimit): queue `q` is at its limit of 1 running job",
+    );
+    check(
+        "who has no room leaves the place to others",
+        "node a gpu=2; queue q jobs=1; group x queue=q min=3 at=1; pods x 0..3 gpu=1; group y queue=q at=2; pods y 0 gpu=1",
+        "bind y-0 to a",
+    );
+    check(
+        "but not in a strict queue",
+        "node a gpu=2; queue q jobs=1 fifo; group x queue=q min=3 at=1; pods x 0..3 gpu=1; group y queue=q at=2; pods y 0 gpu=1",
+        "",
+    );
+}
+
+#[test]
+fn a_limit_on_jobs_holds_back_their_pods() {
+    let mut cluster = world(
+        "node a gpu=8; queue q jobs=2; group x queue=q at=1 needs.gpu=1; group y queue=q at=2 needs.gpu=1;
+         group z queue=q at=3 needs.gpu=1",
+    );
+    let limit = "z waits (QueueLimit): queue `q` is at its limit of 2 running jobs";
+    same("two are let in", &show(&plan(&mut cluster, 0)), &format!("admit x\nadmit y\n{limit}"));
+    tell(&mut cluster, "group x queue=q at=1 needs.gpu=1 admitted=0; group y queue=q at=2 needs.gpu=1 admitted=0");
+    let coming = show(&plan(&mut cluster, 1));
+    assert!(!coming.contains("admit"), "while their pods come: {coming}");
+    tell(&mut cluster, "pods x 0 gpu=1; pods y 0 gpu=1");
+    same("they run", &show(&plan(&mut cluster, 2)), "bind x-0 to a\nbind y-0 to a");
+    tell(&mut cluster, "pods x 0 gpu=1 on=a running; pods y 0 gpu=1 on=a running leaving");
+    assert_eq!(show(&plan(&mut cluster, 3)), "", "a job has ended when its last pod is gone");
+    tell(&mut cluster, "pods x 0 gpu=1 on=a succeeded");
+    same("one has ended", &show(&plan(&mut cluster, 4)), "admit z");
+    // Whoever begins anew from the same objects decides the same.
+    let mut anew = world(
+        "node a gpu=8; queue q jobs=2; group x queue=q at=1 started admitted=0; pods x 0 gpu=1 on=a running;
+         group y queue=q at=2 started admitted=0; pods y 0 gpu=1 on=a running; group z queue=q at=3 needs.gpu=1",
+    );
+    same("after a restart", &show(&plan(&mut anew, 5)), limit);
+}
+
+#[test]
 fn fair_by_weight() {
     let gangs = |queue: &str, name: &str| {
         (0..4).map(|n| format!("group {name}{n} queue={queue} at={n}; pods {name}{n} 0 gpu=1;")).collect::<String>()

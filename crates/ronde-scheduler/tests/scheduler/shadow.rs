@@ -195,12 +195,14 @@ impl Shadow {
     fn check_rooms(&self) {
         let mut by_node: BTreeMap<&NodeName, Amounts> = BTreeMap::new();
         let mut by_queue: BTreeMap<&QueueName, Amounts> = BTreeMap::new();
+        let mut jobs: BTreeMap<&QueueName, BTreeSet<&GroupId>> = BTreeMap::new();
         for pod in self.pods.values() {
             let Some(node) = &pod.node else { continue };
             add(by_node.entry(node).or_default(), &pod.spec.requests);
             let mut queue = self.groups.get(&pod.group).map(|group| &group.queue);
             while let Some(name) = queue {
                 add(by_queue.entry(name).or_default(), &pod.spec.requests);
+                jobs.entry(name).or_default().insert(&pod.group);
                 queue = self.queues.get(name).and_then(|queue| queue.parent.as_ref());
             }
         }
@@ -215,6 +217,10 @@ impl Shadow {
             for (name, limit) in self.queues[queue].capability.iter() {
                 assert!(used.get(name).unwrap_or(0) <= limit, "{queue} uses {used}");
             }
+        }
+        for (queue, jobs) in jobs {
+            let limit = self.queues[queue].jobs_max.unwrap_or(u32::MAX);
+            assert!(jobs.len() <= limit as usize, "{queue} runs {jobs:?}");
         }
     }
 

@@ -50,6 +50,7 @@ fn queues(seed: u64) -> Vec<Queue> {
     if seed % 2 == 1 {
         all[1].dequeue = Dequeue::Fifo;
     }
+    all[2].jobs_max = Some(3);
     all[2].deserved = Amounts::of([("nvidia.com/gpu", 6)]);
     all[2].guarantee = Amounts::of([("nvidia.com/gpu", 2)]);
     let mut above = Queue::new("p");

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! node a cpu=4 gpu=2 zone=1 taint=k=v:NoSchedule cordoned
-//! queue q weight=2 cap.gpu=6 deserved.gpu=4 guarantee.gpu=1 parent=p prio=1 fifo closed unreclaimable
+//! queue q jobs=3 weight=2 cap.gpu=6 deserved.gpu=4 guarantee.gpu=1 parent=p prio=1 fifo closed unreclaimable
 //! group g queue=q min=4 prio=5 at=10 since=10 needs.gpu=4 admitted=0 started never
 //! pods g 0..4 gpu=1 task=w on=a running
 //! budget b allowed=1 app=g
@@ -137,6 +137,7 @@ fn queue(words: &[&str]) -> Queue {
             ("weight", _) => queue.weight = number(value),
             ("prio", _) => queue.priority = number(value),
             ("parent", _) => queue.parent = Some(value.into()),
+            ("jobs", _) => queue.jobs_max = Some(number(value)),
             ("fifo", _) => queue.dequeue = Dequeue::Fifo,
             ("closed", _) => queue.state = QueueState::Closed,
             ("unreclaimable", _) => queue.reclaimable = false,

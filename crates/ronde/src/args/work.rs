@@ -300,6 +300,10 @@ pub struct QueueCreateArgs {
     #[arg(long, value_name = "AMOUNTS", value_parser = parse_amounts)]
     pub capability: Option<Amounts>,
 
+    /// How many of its jobs run at once.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    pub max_running_jobs: Option<i32>,
+
     /// Deserved share; usage beyond it can be reclaimed.
     #[arg(long, value_name = "AMOUNTS", value_parser = parse_amounts)]
     pub deserved: Option<Amounts>,

@@ -57,6 +57,7 @@ fn build(args: &QueueCreateArgs) -> Queue {
         reclaimable: args.reclaimable,
         parent: args.parent.clone().unwrap_or_default(),
         priority: args.priority,
+        max_running_jobs: args.max_running_jobs,
         dequeue_strategy: strategy.unwrap_or_default(),
         ..QueueSpec::default()
     };

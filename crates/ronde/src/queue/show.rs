@@ -27,7 +27,7 @@ const COLUMNS: [&str; 9] =
 /// The column that says that a queue has gone while it was watched.
 const STATE: usize = 3;
 const DELETED: &str = "Deleted";
-const WIDE_COLUMNS: [&str; 5] = ["RECLAIMABLE", "ALLOCATED", "GUARANTEE", "DESERVED", "CAPABILITY"];
+const WIDE_COLUMNS: [&str; 6] = ["RECLAIMABLE", "ALLOCATED", "GUARANTEE", "DESERVED", "CAPABILITY", "MAXJOBS"];
 
 /// Shows all queues.
 pub async fn list(args: &QueueListArgs, context: &Context) -> Outcome {
@@ -48,9 +48,11 @@ pub async fn get(args: &QueueGetArgs, context: &Context) -> Outcome {
         return Rows::new(args.output, false, context.printer).follow(&client, own, args.watch).await;
     }
     let groups = objects::list::<PodGroup>(&client, None, &[]).await?;
+    let queues = objects::list::<Queue>(&client, None, &[]).await?;
+    let census = census(&groups);
     let parts = [
-        lay_out(std::slice::from_ref(&queue), &census(&groups)),
-        shares(&queue),
+        lay_out(std::slice::from_ref(&queue), &census),
+        shares(&queue, count_running(&queue.name_any(), &queues, &census)),
         members(&groups, &args.name, environment::now()),
     ];
     let parts: Vec<String> = parts.iter().filter(|part| !part.is_empty()).map(|part| part.join("\n")).collect();
@@ -193,7 +195,9 @@ fn cells(queue: &Queue, census: &Census) -> Vec<String> {
     let own = [name.clone(), spec.parent.clone(), spec.weight().to_string(), state];
     let counts = [Inqueue, Pending, Running, Unknown, Completed].map(count);
     let amounts = lists(queue).map(|(_, list)| amounts(list));
-    own.into_iter().chain(counts).chain([spec.is_reclaimable().to_string()]).chain(amounts).collect()
+    let jobs_max = spec.max_running_jobs.map_or("-".to_owned(), |most| most.to_string());
+    let reclaimable = spec.is_reclaimable().to_string();
+    own.into_iter().chain(counts).chain([reclaimable]).chain(amounts).chain([jobs_max]).collect()
 }
 
 /// Returns what a queue uses and what it may use, from the least to the most.
@@ -213,8 +217,23 @@ fn amounts(list: Option<&ResourceList>) -> String {
     if amounts.is_empty() { "-".to_owned() } else { amounts.join(",") }
 }
 
-/// Lays out what a queue uses and may use, one line for each resource.
-fn shares(queue: &Queue) -> Vec<String> {
+/// Counts the jobs that run in a queue and in those below it.
+fn count_running(queue: &str, queues: &[Queue], census: &Census) -> usize {
+    let mut found = vec![queue.to_owned()];
+    let mut next = 0;
+    while let Some(above) = found.get(next).cloned() {
+        // Nothing keeps the parents of broken queues from going round in a circle.
+        let below = queues.iter().filter(|other| other.spec.parent == above).map(Queue::name_any);
+        let below: Vec<String> = below.filter(|name| !found.contains(name)).collect();
+        found.extend(below);
+        next += 1;
+    }
+    let phases = found.iter().filter_map(|name| census.get(name)).flatten();
+    phases.filter(|(phase, _)| matches!(phase, PodGroupPhase::Running | PodGroupPhase::Unknown)).map(|(_, n)| n).sum()
+}
+
+/// Lays out what a queue uses and may use, one line for each resource, and one for a limit on jobs.
+fn shares(queue: &Queue, running: usize) -> Vec<String> {
     let lists = lists(queue);
     let names: BTreeSet<&String> =
         lists.iter().flat_map(|(_, list)| list.iter().flat_map(|list| list.keys())).collect();
@@ -224,8 +243,12 @@ fn shares(queue: &Queue) -> Vec<String> {
         };
         [name.clone()].into_iter().chain(lists.map(amount)).collect()
     };
+    let jobs = queue.spec.max_running_jobs.map(|most| {
+        let cells = ["running jobs".to_owned(), running.to_string(), "-".to_owned(), "-".to_owned(), most.to_string()];
+        cells.to_vec()
+    });
     let columns: Vec<&str> = ["RESOURCE"].into_iter().chain(lists.map(|(title, _)| title)).collect();
-    table::render(&columns, names.into_iter().map(row).collect())
+    table::render(&columns, names.into_iter().map(row).chain(jobs).collect())
 }
 
 /// Lays out the groups that are in a queue and have not ended.
@@ -302,17 +325,37 @@ mod tests {
             ],
         );
         let wide = cells(&queue(), &census).split_off(COLUMNS.len());
-        assert_eq!(wide, ["true", "cpu=3500m", "-", "cpu=4", "cpu=8,memory=1Gi"]);
+        assert_eq!(wide, ["true", "cpu=3500m", "-", "cpu=4", "cpu=8,memory=1Gi", "-"]);
         check(
             "its shares",
-            shares(&queue()),
+            shares(&queue(), 1),
             &[
                 "RESOURCE   ALLOCATED   GUARANTEE   DESERVED   CAPABILITY",
                 "cpu        3500m       -           4          8",
                 "memory     -           -           -          1Gi",
             ],
         );
-        check("a queue without shares", shares(&Queue::default()), &[]);
+        check("a queue without shares", shares(&Queue::default(), 1), &[]);
+    }
+
+    #[test]
+    fn a_limit_on_jobs_counts_those_of_the_queues_below() {
+        let queue = |name: &str, parent: &str| -> Queue {
+            let spec = json!({"parent": parent, "maxRunningJobs": 2});
+            serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+        };
+        let queues = [queue("p", "root"), queue("gpu", "p"), queue("x", "y"), queue("y", "x")];
+        let census = census(&groups());
+        assert_eq!(["p", "gpu", "x"].map(|name| count_running(name, &queues, &census)), [1, 1, 0]);
+        check(
+            "its limit",
+            shares(&queues[0], 1),
+            &[
+                "RESOURCE       ALLOCATED   GUARANTEE   DESERVED   CAPABILITY",
+                "running jobs   1           -           -          2",
+            ],
+        );
+        assert_eq!(cells(&queues[0], &census).last().map(String::as_str), Some("2"));
     }
 
     #[test]

@@ -13,7 +13,9 @@ fn queues_are_created_shown_and_deleted() {
     sandbox.until("queue list", "root     1        Open");
     let shares = "--weight 3 --capability cpu=4,memory=8Gi --deserved cpu=2 --guarantee cpu=1";
     let lines = [
-        &format!("queue create gpu {shares} --reclaimable=false --priority 5 --dequeue-strategy fifo"),
+        &format!(
+            "queue create gpu {shares} --reclaimable=false --priority 5 --max-running-jobs 3 --dequeue-strategy fifo"
+        ),
         "queue create team --parent gpu",
         "queue create gpu",
         "queue create lost --parent nobody --deserved cpu=2 --capability cpu=1",

@@ -202,3 +202,9 @@ fn what_has_no_effect_is_told() {
         ]
     );
 }
+
+#[test]
+fn a_limit_on_jobs_is_a_number_of_them() {
+    check_queue("good", "q", json!({"maxRunningJobs": 1}), &[]);
+    check_queue("bad", "q", json!({"maxRunningJobs": 0}), &["spec.maxRunningJobs: 0 is less than 1"]);
+}

@@ -7,9 +7,10 @@ use super::super::fixtures::World;
 /// What counts at the end: phase, hosts, pods, services, outcomes.
 fn result(world: &World) -> String {
     let outcomes = ["more", "less"].map(|name| world.outcome(name).0);
+    let replicas = world.replicas();
     let pods: Vec<&String> = world.pods.keys().collect();
     let sizes: Vec<i32> = world.status().sizes.iter().map(|size| size.workers).collect();
-    format!("{:?} {} {pods:?} {:?} {outcomes:?} {sizes:?}", world.phase(), world.hostfile, world.services)
+    format!("{:?} {} {pods:?} {:?} {outcomes:?} {sizes:?} {replicas}", world.phase(), world.hostfile, world.services)
 }
 
 /// Plays a story, with a kill after so many writes of it; returns how it ended and whether the kill came.
@@ -76,6 +77,34 @@ fn a_scale_in_that_is_not_obeyed_is_restored() {
         |world| world.seconds += 60,
     ];
     check("a restored list", &story, 6);
+}
+
+#[test]
+fn a_number_of_replicas_is_reached() {
+    let story: [fn(&mut World); 3] = [
+        |world| world.scale(5),
+        |world| {
+            world.seconds += 3;
+            world.scale(2);
+        },
+        |world| {
+            world.seconds += 3;
+            world.scale_out("more", 1, 60);
+        },
+    ];
+    check("a scale up and down", &story, 20);
+}
+
+#[test]
+fn a_number_of_replicas_that_does_not_fit_is_taken_back() {
+    let story: [fn(&mut World); 2] = [
+        |world| {
+            world.room = 5;
+            world.scale(6);
+        },
+        |world| world.seconds += 60,
+    ];
+    check("replicas that are taken back", &story, 8);
 }
 
 #[test]

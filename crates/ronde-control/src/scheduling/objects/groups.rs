@@ -138,6 +138,7 @@ pub fn queue(queue: &QueueObject) -> Queue {
         state,
         reclaimable: spec.is_reclaimable(),
         dequeue,
+        jobs_max: spec.max_running_jobs.map(count),
         capability: limits(spec.capability.as_ref()),
         deserved: limits(spec.deserved.as_ref()),
         guarantee: limits(spec.guarantee.as_ref().and_then(|guarantee| guarantee.resource.as_ref())),

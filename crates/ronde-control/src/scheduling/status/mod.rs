@@ -113,14 +113,15 @@ fn writes(ctx: &Ctx, state: &State, id: &GroupId, members: &[Arc<Pod>], now: Tim
             list.push(Write::Group(group.clone(), next));
         }
     }
-    let seen = pods::PodFacts { group: group.as_deref(), pods: members, wait, now };
+    let is_limited = state.is_limited(id);
+    let seen = pods::PodFacts { group: group.as_deref(), pods: members, wait, is_limited, now };
     for pod in members.iter().filter(|pod| state.is_pending(pod)) {
         let Some(why) = pods::why(&seen, pod) else {
             writes.later = writes.later.max(pods::group_overdue_at(pod).filter(|at| *at > now));
             continue;
         };
         let condition = pods::waiting(pod, &why, now);
-        let list = if pods::is_told(pod) { &mut writes.rewordings } else { &mut writes.news };
+        let list = if pods::is_told(pod, &condition) { &mut writes.rewordings } else { &mut writes.news };
         if !podstatus::has_condition(pod, &condition) {
             list.push(Write::Pod(pod.clone(), condition));
         }

@@ -149,8 +149,9 @@ fn a_pod_that_waits_says_why() {
     let check =
         |what: &str, group: Option<&PodGroup>, members: &str, wait: Option<&Waiting>, seconds: i64, expected: &str| {
             let members = self::pods(members);
-            let seen = pods::PodFacts { group, pods: &members, wait, now: at(seconds) };
-            assert_eq!(pods::why(&seen, &named).unwrap_or_default(), expected, "{what}");
+            let seen = pods::PodFacts { group, pods: &members, wait, is_limited: false, now: at(seconds) };
+            let why = pods::why(&seen, &named).map(|(_, message)| message);
+            assert_eq!(why.unwrap_or_default(), expected, "{what}");
         };
     let group = group(2, "Inqueue");
     check("as its group", Some(&group), "pp", Some(&sentence), 1, "needs more");
@@ -159,8 +160,44 @@ fn a_pod_that_waits_says_why() {
     check("the others run", Some(&group), "rrp", None, 1, surplus);
     check("its group may come", None, "p", None, 4, "");
     check("its group does not come", None, "p", None, 5, "pod group `g` does not exist");
-    let alone = pods::PodFacts { group: None, pods: &[], wait: Some(&sentence), now: at(1) };
-    assert_eq!(pods::why(&alone, &pod("q").build()).as_deref(), Some("needs more"), "a pod without a group");
+    let alone = pods::PodFacts { group: None, pods: &[], wait: Some(&sentence), is_limited: false, now: at(1) };
+    let why = pods::why(&alone, &pod("q").build()).map(|(_, message)| message);
+    assert_eq!(why.as_deref(), Some("needs more"), "a pod without a group");
+}
+
+#[test]
+fn autoscalers_hear_only_of_pods_that_nodes_would_help() {
+    let named = pod("p").annotation("scheduling.k8s.io/group-name", "g").build();
+    let group = group(2, "Inqueue");
+    let reason = |members: &str, wait: Option<&Waiting>, is_limited: bool| {
+        let members = self::pods(members);
+        let seen = pods::PodFacts { group: Some(&group), pods: &members, wait, is_limited, now: at(9) };
+        let why = pods::why(&seen, &named).expect("it waits");
+        pods::waiting(&named, &why, at(9)).reason.expect("it says why")
+    };
+    let rows = [
+        (Reason::NotEnoughResources, "Unschedulable"),
+        (Reason::NotEnoughPods, "NotEnoughPods"),
+        (Reason::NotEnoughPodsOfTask, "NotEnoughPodsOfTask"),
+        (Reason::NoNodeMatches, "Unschedulable"),
+        (Reason::TopologyNotSatisfied, "Unschedulable"),
+        (Reason::VolumeMissing, "VolumeMissing"),
+        (Reason::QueueLimit, "QueueLimit"),
+        (Reason::QueueClosed, "QueueClosed"),
+        (Reason::QueueMissing, "QueueMissing"),
+        (Reason::QueueNotLeaf, "QueueNotLeaf"),
+        (Reason::BehindInQueue, "BehindInQueue"),
+        (Reason::WaitingForRoom, "Unschedulable"),
+        (Reason::HeldForOthers, "Unschedulable"),
+    ];
+    assert_eq!(rows.map(|(reason, _)| reason), Reason::ALL, "every reason is decided");
+    for (why, expected) in rows {
+        assert_eq!(reason("pp", Some(&wait(why, "w")), false), expected);
+    }
+    assert_eq!(reason("rrp", None, false), "Unschedulable", "surplus without room");
+    assert_eq!(reason("rrp", None, true), "QueueLimit", "surplus above a limit");
+    let group_missing = pods::PodFacts { group: None, pods: &[], wait: None, is_limited: false, now: at(9) };
+    assert_eq!(pods::why(&group_missing, &named).expect("it waits").0, "PodGroupMissing");
 }
 
 #[test]
