@@ -160,13 +160,14 @@ async fn a_flow_waits_for_templates_and_takes_its_jobs_along() -> anyhow::Result
     flows.create(&PostParams::default(), &flow("f", "retain")).await?;
     let message = async || Ok::<_, anyhow::Error>(flows.get("f").await?.status.unwrap_or_default().state.message);
     eventually("it says what is missing", async || Ok(message().await? == "there is no JobTemplate `a`")).await?;
-    let mine: Job = serde_json::from_value(json!({"metadata": {"name": "f-b"}, "spec": {"tasks": [
+    let mine: Job = serde_json::from_value(json!({"metadata": {"name": "f-a"}, "spec": {"tasks": [
         {"name": "w", "replicas": 1, "template": {"spec": {"containers": [{"name": "c", "image": "x"}]}}}]}}))?;
     jobs.create(&PostParams::default(), &mine).await?;
     create_templates(&cluster, &TEMPLATES).await?;
-    let taken = "Job f-b exists and does not belong to this job";
-    eventually("it says that a name is taken", async || Ok(message().await? == taken)).await?;
-    jobs.delete("f-b", &DeleteParams::background()).await?;
+    let taken = "Job f-a exists and does not belong to this job";
+    let goes_on = async || Ok(message().await? == taken && jobs.get_opt("f-b").await?.is_some());
+    eventually("it says that a name is taken, and the other job begins", goes_on).await?;
+    jobs.delete("f-a", &DeleteParams::background()).await?;
     let has_both = async || {
         let names: Vec<String> = jobs.list(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect();
         Ok(names == ["f-a", "f-b"] && message().await?.is_empty())
