@@ -8,7 +8,7 @@
 //! the methods beside them answer in enums.
 //!
 //! Inside: one file per kind with its raw types; `names.rs` is every label and name that users rely on; `flags.rs`
-//! reads the arguments of plugins; `rules/` are defaults and faults, one file per kind; `crd/` makes the definitions
+//! reads the arguments of plugins; `schedule.rs` says when CronJobs are due; `rules/` are defaults and faults, one file per kind; `crd/` makes the definitions
 //! in `crds/`, which are also embedded in the program.
 
 #[macro_use]
@@ -18,6 +18,7 @@ mod words;
 
 mod command;
 pub mod crd;
+mod cron_job;
 mod duration;
 pub mod flags;
 mod hyper_node;
@@ -28,10 +29,12 @@ mod pod_group;
 mod queue;
 pub mod rules;
 mod scaler;
+pub mod schedule;
 mod training_job;
 
 pub use self::{
     command::Command,
+    cron_job::{ConcurrencyPolicy, CronJob, CronJobSpec, CronJobStatus, CronJobTemplate},
     duration::{Duration, DurationError},
     hyper_node::{
         ExactMatch, HyperNode, HyperNodeMember, HyperNodeMemberSelector, HyperNodeSpec, HyperNodeStatus, MemberType,

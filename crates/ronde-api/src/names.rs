@@ -38,6 +38,9 @@ pub const JDB_MAX_UNAVAILABLE: &str = "volcano.sh/jdb-max-unavailable";
 pub const CREATED_BY_TEMPLATE: &str = "volcano.sh/createdByJobTemplate";
 pub const CREATED_BY_FLOW: &str = "volcano.sh/createdByJobFlow";
 
+/// On a job that a CronJob has made: the time of the schedule, in its time zone.
+pub const SCHEDULED_AT: &str = "volcano.sh/cronjob-scheduled-timestamp";
+
 /// On a job: what kind of work it is, for people.
 pub const JOB_TYPE: &str = "volcano.sh/job-type";
 
@@ -159,6 +162,19 @@ pub fn pod(job: &str, task: &str, index: impl std::fmt::Display) -> String {
 /// Returns the name of the job that a flow makes from a template.
 pub fn flow_job(flow: &str, template: &str) -> String {
     format!("{flow}-{template}")
+}
+
+/// The longest name of a CronJob: a dash and ten digits make it one of a job.
+pub const CRON_NAME_MAX: usize = 52;
+
+/// Returns the name of the job that a CronJob makes for a time, in minutes since 1970.
+pub fn cron_job(cron: &str, minutes: i64) -> String {
+    format!("{cron}-{minutes}")
+}
+
+/// Returns the time in the name of the job of a CronJob, in minutes since 1970.
+pub fn cron_minutes(cron: &str, job: &str) -> Option<i64> {
+    job.strip_prefix(cron)?.strip_prefix('-')?.parse().ok().filter(|minutes| *minutes >= 0)
 }
 
 /// Returns the name of the PodGroup of a job.

@@ -6,6 +6,7 @@
 use ronde_runtime::{pods::orphans::Orphans, runner::Runner};
 
 use crate::{
+    cronjob::CronJobs,
     elastic::{Elastic, pod::AgentSettings},
     jobflow::{JobFlows, probe::PodDialer},
     podgroup::PodGroups,
@@ -38,5 +39,5 @@ pub fn add_controllers(runner: &mut Runner, surroundings: Surroundings, schedule
     let groups = PodGroups { schedulers: scheduler.schedulers.clone() };
     runner.add(Elastic::new(keys.clone(), agent)).add(Orphans::<Elastic>::default());
     runner.add(VcJobs::new(keys)).add(Orphans::<VcJobs>::default()).add(groups).add(VcQueues);
-    runner.add(JobFlows::new(dialer));
+    runner.add(JobFlows::new(dialer)).add(CronJobs::default());
 }

@@ -39,7 +39,7 @@ const READ: [&str; 3] = ["get", "list", "watch"];
 const WRITE: [&str; 5] = ["create", "delete", "deletecollection", "patch", "update"];
 /// What users of jobs work with, by API group.
 const CHANGED: [(&str, &[&str]); 4] = [
-    ("batch.volcano.sh", &["jobs"]),
+    ("batch.volcano.sh", &["cronjobs", "jobs"]),
     ("bus.volcano.sh", &["commands"]),
     ("flow.volcano.sh", &["jobflows", "jobtemplates"]),
     ("kai.alibabacloud.com", &["scaleins", "scaleouts", "trainingjobs", "trainingjobs/scale"]),

@@ -1,6 +1,7 @@
 //! The command line: one type per verb. Parsing only; the verbs are in the files of the same name.
 
 mod agent;
+mod cron;
 mod image;
 mod install;
 mod submit;
@@ -18,6 +19,10 @@ use ronde_text::quantity::Quantity;
 
 pub use self::{
     agent::{AgentArgs, AgentVerb, RshArgs},
+    cron::{
+        CronArgs, CronSwitchArgs, CronTfjobArgs, CronVerb, FlowArgs, FlowVerb, KindCreateArgs, KindDeleteArgs,
+        KindGetArgs, KindListArgs,
+    },
     image::{ImageArgs, ImageOutput, ImageVerb},
     install::{InstallArgs, UninstallArgs},
     submit::{
@@ -89,6 +94,10 @@ pub enum Verb {
     Job(JobArgs),
     /// Show, create, open, close or delete queues.
     Queue(QueueArgs),
+    /// Show, create or delete flows: jobs that start one after another.
+    Flow(FlowArgs),
+    /// Show, create, suspend, resume or delete jobs that start on a schedule.
+    Cron(Box<CronArgs>),
     /// List, load, save or remove the images of this machine.
     Image(ImageArgs),
     /// Create or update objects from manifests, by server-side apply.
@@ -395,7 +404,7 @@ pub struct ApplyArgs {
     pub dry_run: bool,
 }
 
-#[derive(Debug, Clone, ClapArgs)]
+#[derive(Debug, Clone, Default, ClapArgs)]
 pub struct GetArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,

@@ -61,21 +61,34 @@ pub fn run(args: &GetArgs, context: &Context) -> Outcome {
         if is_alone(args) && !args.kind.contains(',') && catalogue.find_word(&args.kind).is_err() {
             return show_job(client, &catalogue, args, context).await;
         }
-        let words = words::read([&args.kind].into_iter().chain(&args.names))?;
-        let query = |word: &Word| {
-            let resource = catalogue.find_word(&word.kind)?.clone();
-            Ok(Query::new(args, word.name.as_deref(), &client, resource))
-        };
-        let mut queries = words.iter().map(query).collect::<Result<Vec<_>, ResourceError>>()?;
-        match queries.pop() {
-            Some(query) if queries.is_empty() => Show { client, query, args, printer: context.printer }.run().await,
-            _ if args.watch => Err(WatchError.into()),
-            last => {
-                queries.extend(last);
-                several::run(&client, &queries, args, context.printer).await
-            }
-        }
+        show_objects(client, &catalogue, args, context).await
     })
+}
+
+/// Shows objects of kinds, whoever asks: words are never jobs.
+pub fn objects(args: &GetArgs, context: &Context) -> Outcome {
+    client::runtime()?.block_on(async {
+        let client = client::connect_as(&args.cluster).await?;
+        let catalogue = Catalogue::fetch(&client).await?;
+        show_objects(client, &catalogue, args, context).await
+    })
+}
+
+async fn show_objects(client: Client, catalogue: &Catalogue, args: &GetArgs, context: &Context) -> Outcome {
+    let words = words::read([&args.kind].into_iter().chain(&args.names))?;
+    let query = |word: &Word| {
+        let resource = catalogue.find_word(&word.kind)?.clone();
+        Ok(Query::new(args, word.name.as_deref(), &client, resource))
+    };
+    let mut queries = words.iter().map(query).collect::<Result<Vec<_>, ResourceError>>()?;
+    match queries.pop() {
+        Some(query) if queries.is_empty() => Show { client, query, args, printer: context.printer }.run().await,
+        _ if args.watch => Err(WatchError.into()),
+        last => {
+            queries.extend(last);
+            several::run(&client, &queries, args, context.printer).await
+        }
+    }
 }
 
 /// Shows the job that a word which is no kind may mean.

@@ -33,6 +33,8 @@ pub enum MissingError {
     Training { namespace: String, name: String },
     #[error("there is no queue `{name}`")]
     Queue { name: String },
+    #[error("there is no CronJob `{name}` in namespace `{namespace}`")]
+    Cron { namespace: String, name: String },
 }
 
 impl Failure for MissingError {
@@ -47,6 +49,7 @@ impl Failure for MissingError {
                 "`kubectl api-resources` lists the kinds, `ronde list -A` the jobs of all namespaces"
             }
             Self::PodOrJob { .. } => "`ronde get pods -A` and `ronde list -A` show those of all namespaces",
+            Self::Cron { .. } => "`ronde cron list -A` shows those of all namespaces",
             Self::Queue { .. } => "`ronde queue list` shows the queues",
         };
         Some(hint.to_owned())

@@ -24,6 +24,7 @@ mod backup;
 mod client;
 mod commands;
 mod completion;
+mod cron;
 mod data_dir;
 mod delete;
 mod demo;
@@ -167,6 +168,8 @@ fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Logs(args) => logs::run(&args, context),
         Verb::Job(args) => job::run(&args, context),
         Verb::Queue(args) => queue::run(&args, context),
+        Verb::Flow(args) => cron::flow(&args, context),
+        Verb::Cron(args) => cron::run(&args, context),
         Verb::Image(args) => image::run(&args, context),
         Verb::Install(args) => install::install(&args, context),
         Verb::Uninstall(args) => install::uninstall(&args, context),

@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 
 use crate::{
-    Action, AttachMode, CleanPodPolicy, DequeueStrategy, Event, Iteration, MemberType, PodPhase, RestartPolicy,
-    RetainPolicy, TopologyMode, TopologyPolicy,
+    Action, AttachMode, CleanPodPolicy, ConcurrencyPolicy, DequeueStrategy, Event, Iteration, MemberType, PodPhase,
+    RestartPolicy, RetainPolicy, TopologyMode, TopologyPolicy,
     names::{elastic::JOB_NAME_MAX, plugins},
     rules::{PODS_MAX, job_flow::FLOWS_MAX},
 };
@@ -32,6 +32,7 @@ const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 pub(super) fn apply(kind: &str, schema: &mut Value) {
     let rows = match kind {
         "Job" => job_spec("spec", true),
+        "CronJob" => cron_job(),
         "JobFlow" => job_flow(),
         "JobTemplate" => job_spec("spec", false),
         "PodGroup" => pod_group(),
@@ -213,6 +214,26 @@ fn job_rules(is_fixed: bool) -> Value {
         rules.extend(FIXED.into_iter().map(fixed));
     }
     rules
+}
+
+/// A schedule is left to the controller: what it takes is more than a pattern says.
+fn cron_job() -> Vec<Row> {
+    let policies = words(ConcurrencyPolicy::ALL.iter().map(|word| word.as_str()));
+    let own = rows(
+        "spec",
+        [
+            ("", json!({"required": ["schedule", "jobTemplate"]})),
+            ("schedule", json!({"minLength": 1, "maxLength": 1024})),
+            ("timeZone", json!({"minLength": 1, "maxLength": 255})),
+            ("startingDeadlineSeconds", at_least(0)),
+            ("concurrencyPolicy", with(policies, "default", "Allow".into())),
+            ("suspend", json!({"default": false})),
+            ("successfulJobsHistoryLimit", with(at_least(0), "default", 3.into())),
+            ("failedJobsHistoryLimit", with(at_least(0), "default", 1.into())),
+            ("jobTemplate", json!({"required": ["spec"]})),
+        ],
+    );
+    [own, job_spec("spec.jobTemplate.spec", false)].concat()
 }
 
 /// What can be said of a flow without looking at all of it: the graph is left to the controller. A patch is no job, and

@@ -13,17 +13,19 @@ use serde_json::{Map, Value, json};
 
 use self::structural::structural;
 use crate::{
-    Command, HyperNode, HyperNodeSpec, HyperNodeStatus, Job, JobFlow, JobFlowSpec, JobFlowStatus, JobSpec, JobStatus,
-    JobTemplate, JobTemplateStatus, PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec, QueueStatus, ScaleIn,
-    ScaleInSpec, ScaleOut, ScaleOutSpec, ScalerStatus, TrainingJob, TrainingJobSpec, TrainingJobStatus,
+    Command, CronJob, CronJobSpec, CronJobStatus, HyperNode, HyperNodeSpec, HyperNodeStatus, Job, JobFlow, JobFlowSpec,
+    JobFlowStatus, JobSpec, JobStatus, JobTemplate, JobTemplateStatus, PodGroup, PodGroupSpec, PodGroupStatus, Queue,
+    QueueSpec, QueueStatus, ScaleIn, ScaleInSpec, ScaleOut, ScaleOutSpec, ScalerStatus, TrainingJob, TrainingJobSpec,
+    TrainingJobStatus,
 };
 
 /// The first line of the file of a definition.
 pub const HEAD: &str = "# Generated from crates/ronde-api by `make generate`.\n";
 
 /// The committed definitions as (name, YAML): who only wants to know whether anything is new need not generate them.
-pub const COMMITTED: [(&str, &str); 10] = [
+pub const COMMITTED: [(&str, &str); 11] = [
     ("commands.bus.volcano.sh", include_str!("../../crds/commands.bus.volcano.sh.yaml")),
+    ("cronjobs.batch.volcano.sh", include_str!("../../crds/cronjobs.batch.volcano.sh.yaml")),
     ("hypernodes.topology.volcano.sh", include_str!("../../crds/hypernodes.topology.volcano.sh.yaml")),
     ("jobflows.flow.volcano.sh", include_str!("../../crds/jobflows.flow.volcano.sh.yaml")),
     ("jobs.batch.volcano.sh", include_str!("../../crds/jobs.batch.volcano.sh.yaml")),
@@ -39,6 +41,7 @@ pub const COMMITTED: [(&str, &str); 10] = [
 pub fn all() -> Vec<Value> {
     vec![
         command(),
+        cron_job(),
         hyper_node(),
         job_flow(),
         job(),
@@ -58,6 +61,27 @@ fn command() -> Value {
             what: "Asks for an action on a job or a queue, once.",
             required: &["action", "target"],
             ..About::default()
+        },
+    )
+}
+
+fn cron_job() -> Value {
+    definition::<CronJob>(
+        properties(parts::<CronJobSpec, CronJobStatus>),
+        About {
+            what: "Jobs that start at the times of a schedule.",
+            short: &["cronvcjob", "cronvj"],
+            status: true,
+            required: &["spec"],
+            columns: &[
+                ("Schedule", "string", ".spec.schedule", 0),
+                ("TimeZone", "string", ".spec.timeZone", 0),
+                ("Suspend", "boolean", ".spec.suspend", 0),
+                ("LastSchedule", "date", ".status.lastScheduleTime", 0),
+                ("Age", "date", ".metadata.creationTimestamp", 0),
+                ("Missed", "integer", ".status.missedRuns", 1),
+                ("Message", "string", ".status.message", 1),
+            ],
         },
     )
 }

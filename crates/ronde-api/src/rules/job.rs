@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ronde_text::names::{is_dns1035_label, is_dns1123_label, is_dns1123_subdomain};
 
 use super::{
-    Fault, PODS_MAX, Queues, Stage, dependencies,
+    Fault, PODS_MAX, Queues, Stage, budget, dependencies,
     fault::Faults,
     policies, queue_in_namespace, tasks, topology,
     unchanged::{differences, without_indexes},
@@ -112,6 +112,7 @@ fn validate_alone(job: &Job, stage: Stage) -> Vec<Fault> {
     let mut faults = Faults::default();
     let spec = &job.spec;
     check_names(job, &mut faults);
+    budget::check(job.metadata.annotations.as_ref(), "metadata", &mut faults);
     check_numbers(spec, &mut faults);
     faults.name("spec.queue", &spec.queue, is_dns1123_subdomain);
     if !spec.priority_class_name.is_empty() {

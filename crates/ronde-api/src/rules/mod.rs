@@ -5,6 +5,7 @@
 //! Facts about other objects are arguments.
 
 pub mod command;
+pub mod cron_job;
 pub mod hyper_node;
 pub mod job;
 pub mod job_flow;
@@ -14,6 +15,7 @@ pub mod queue;
 pub mod scaler;
 pub mod training_job;
 
+mod budget;
 mod dependencies;
 mod fault;
 mod policies;

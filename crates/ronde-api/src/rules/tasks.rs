@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Container;
 use ronde_text::{names, quantity::Quantity};
 
-use super::{PODS_MAX, fault::Faults, policies, topology};
+use super::{PODS_MAX, budget, fault::Faults, policies, topology};
 use crate::{PartitionPolicy, TaskSpec, TopologyPolicy};
 
 /// Checks everything about tasks but what they depend on and how their pods are called.
@@ -22,6 +22,9 @@ pub(super) fn check(tasks: &[TaskSpec], faults: &mut Faults) {
         }
         check_numbers(task, &path, faults);
         check_template(task, &path, faults);
+        let metadata = task.template.metadata.as_ref();
+        let annotations = metadata.and_then(|metadata| metadata.annotations.as_ref());
+        budget::check(annotations, &format!("{path}.template.metadata"), faults);
         policies::check(&task.policies, &format!("{path}.policies"), faults);
         if let Some(partitions) = &task.partition_policy {
             check_partitions(task, partitions, &path, faults);

@@ -16,7 +16,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{ResourceExt as _, api::PostParams};
+use kube::ResourceExt as _;
 use ronde_api::{Job, JobFlow, JobFlowStatus, JobTemplate, names, rules};
 use ronde_runtime::{
     pods::apply as write,
@@ -31,8 +31,7 @@ use self::{
 };
 use crate::reconcile::{
     StatusFirst, Step,
-    apply::{FAILED_CREATE, warn},
-    objects::{is_owned, taken},
+    apply::{FAILED_CREATE, create_job, warn},
     reconcile,
     refusals::Refusals,
 };
@@ -123,7 +122,6 @@ impl StatusFirst for Look<'_> {
         let mut refused = None;
         for job in &plan.create {
             let Err(error) = create(ctx, flow, job).await else { continue };
-            warn(ctx, flow, FAILED_CREATE, &error);
             // One job that is refused keeps none of the others; who cannot be asked is not asked for each of them.
             if !Refusal::of_error(&error).is_some_and(Refusal::is_lasting) {
                 return Err(error);
@@ -144,25 +142,12 @@ impl StatusFirst for Look<'_> {
     }
 }
 
-/// Makes a job. One that is there already was made before somebody was killed, or is somebody else's.
 async fn create(ctx: &Ctx, flow: &JobFlow, job: &Job) -> Result<(), kube::Error> {
-    let jobs = write::api::<Job>(ctx, &flow.namespace().unwrap_or_default());
-    match jobs.create(&PostParams::default(), job).await {
-        Ok(made) => {
-            ctx.caches.assume(made);
-            ctx.events.normal(flow, CREATED, format!("created job {}", job.name_any()));
-            Ok(())
-        }
-        Err(error) if write::is_taken(&error) => match jobs.get_opt(&job.name_any()).await? {
-            Some(found) if is_owned(flow, &found) => {
-                ctx.caches.assume(found);
-                Ok(())
-            }
-            Some(_) => Err(taken::<Job>(&job.name_any())),
-            None => Err(error),
-        },
-        Err(error) => Err(error),
+    let made = create_job(ctx, flow, job).await;
+    if made.inspect_err(|error| warn(ctx, flow, FAILED_CREATE, error))? {
+        ctx.events.normal(flow, CREATED, format!("created job {}", job.name_any()));
     }
+    Ok(())
 }
 
 fn observe<'a>(ctx: &Ctx, flow: &'a JobFlow, answered: BTreeSet<Question>) -> ObservedFlow<'a> {

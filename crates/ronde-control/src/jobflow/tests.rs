@@ -6,8 +6,9 @@ use std::{
 };
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
-use ronde_api::{Job, JobFlow, JobFlowStatus, JobPhase, JobTemplate, names, rules};
+use ronde_api::{Job, JobFlow, JobFlowPhase, JobFlowStatus, JobPhase, JobTemplate, names, rules};
 use serde_json::{Value, json};
 
 use super::{
@@ -100,6 +101,10 @@ impl World {
         self.settle()
     }
 
+    fn delete(&mut self) {
+        self.flow.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    }
+
     fn status(&self) -> &JobFlowStatus {
         self.flow.status.as_ref().expect("a status")
     }
@@ -176,6 +181,58 @@ fn every_phase_of_a_job_has_its_place() {
     }
 }
 
+/// A world of two jobs, the second after the first, that has come to a phase.
+fn world_in(phase: JobFlowPhase) -> World {
+    let mut world = World::new(&json!({"flows": [{"name": "a"}, step("b", &["a"])]}));
+    world.settle();
+    match phase {
+        JobFlowPhase::Pending => {}
+        JobFlowPhase::Running => drop(world.becomes("a", JobPhase::Running)),
+        JobFlowPhase::Succeed => {
+            world.becomes("a", JobPhase::Completed);
+            world.becomes("b", JobPhase::Completed);
+        }
+        JobFlowPhase::Failed => drop(world.becomes("a", JobPhase::Failed)),
+        JobFlowPhase::Terminating => world.delete(),
+    }
+    assert_eq!(world.settle(), phase.to_string());
+    world
+}
+
+#[test]
+fn whatever_happens_in_any_phase_has_its_answer() {
+    use JobFlowPhase::{Failed, Pending, Running, Succeed, Terminating};
+    // What is made, and the phase afterwards, in the order of the phases above.
+    type Row = (&'static str, fn(&mut World), [&'static str; 5]);
+    let stays = ["Pending", "Running", "Succeed", "Failed", "Terminating"];
+    let rows: [Row; 6] = [
+        (
+            "a job is deleted",
+            |world| drop(world.jobs.remove("f-a")),
+            ["f-a Pending", "f-a Pending", "Succeed", "Failed", "Terminating"],
+        ),
+        ("a template changes", |world| drop(world.templates.insert("a".to_owned(), template("other"))), stays),
+        ("a template goes", |world| drop(world.templates.remove("a")), stays),
+        ("a job is refused", |world| world.refusal = Some("exceeded quota".to_owned()), stays),
+        (
+            "a job is added",
+            |world| {
+                world.flow.spec.flows.push(serde_json::from_value(json!({"name": "c"})).expect("a job"));
+                world.templates.insert("c".to_owned(), template("c"));
+            },
+            ["f-c Pending", "f-c Running", "f-c Running", "f-c Running", "Terminating"],
+        ),
+        ("the flow is deleted", World::delete, ["Terminating"; 5]),
+    ];
+    for (what, happens, expected) in rows {
+        for (phase, expected) in [Pending, Running, Succeed, Failed, Terminating].into_iter().zip(expected) {
+            let mut world = world_in(phase);
+            happens(&mut world);
+            assert_eq!(world.settle(), expected, "{what} in {phase}");
+        }
+    }
+}
+
 #[test]
 fn what_has_ended_does_not_run_again_and_what_has_not_does() {
     let mut world = World::new(&diamond());
@@ -239,8 +296,7 @@ fn a_template_counts_as_it_is_when_its_job_is_made() {
 fn a_flow_that_is_deleted_starts_nothing() {
     let mut world = World::new(&diamond());
     world.settle();
-    world.flow.metadata.deletion_timestamp =
-        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
+    world.delete();
     assert_eq!(world.becomes("a", JobPhase::Completed), "Terminating");
 }
 

@@ -7,14 +7,17 @@ use std::sync::Arc;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::PostParams};
-use ronde_api::PodGroup;
+use ronde_api::{Job, PodGroup};
 use ronde_runtime::{
     pods::apply::{self as write, Owner},
     refusal::Refusal,
     runner::Ctx,
 };
 
-use super::GroupChange;
+use super::{
+    GroupChange,
+    objects::{is_owned, taken},
+};
 
 /// How many requests about the pods of one job are under way: a request takes about 1 ms, so that a gang of a
 /// thousand takes a tenth of a second, and four jobs at once cannot drown a server.
@@ -22,7 +25,7 @@ const AT_ONCE: usize = 32;
 
 /// Reasons of events about writes that fail; Volcano's words.
 pub const FAILED_CREATE: &str = "FailedCreate";
-const FAILED_DELETE: &str = "FailedDelete";
+pub const FAILED_DELETE: &str = "FailedDelete";
 const POD_GROUP_ERROR: &str = "PodGroupError";
 
 /// Records that a write for a job has failed. A lost race is part of the game, and worth no event.
@@ -77,6 +80,30 @@ pub async fn release_pods(ctx: &Ctx, pods: &[Arc<Pod>], finalizer: &str) -> Resu
         if is_tracked { write::remove_finalizer(ctx, &pod, finalizer).await } else { Ok(()) }
     });
     released.buffer_unordered(AT_ONCE).try_collect().await
+}
+
+/// Makes a job of Volcano for an object that starts jobs; tells whether it was made now. One that is there already was
+/// made before somebody was killed, or is somebody else's.
+///
+/// # Errors
+/// If the write fails, or the name is taken by a job that is not the owner's.
+pub async fn create_job<O: Owner>(ctx: &Ctx, owner: &O, job: &Job) -> Result<bool, kube::Error> {
+    let jobs = write::api::<Job>(ctx, &owner.namespace().unwrap_or_default());
+    match jobs.create(&PostParams::default(), job).await {
+        Ok(made) => {
+            ctx.caches.assume(made);
+            Ok(true)
+        }
+        Err(error) if write::is_taken(&error) => match jobs.get_opt(&job.name_any()).await? {
+            Some(found) if is_owned(owner, &found) => {
+                ctx.caches.assume(found);
+                Ok(false)
+            }
+            Some(_) => Err(taken::<Job>(&job.name_any())),
+            None => Err(error),
+        },
+        Err(error) => Err(error),
+    }
 }
 
 /// Makes, changes or deletes the group of a job.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::Resource;
 use ronde_api::{
-    Command, HyperNode, Job, JobFlow, JobTemplate, PodGroup, Queue, ScaleIn, ScaleOut, TrainingJob,
+    Command, CronJob, HyperNode, Job, JobFlow, JobTemplate, PodGroup, Queue, ScaleIn, ScaleOut, TrainingJob,
     rules::{self, Fault, Queues, Stage},
 };
 use ronde_apiserver::{admission::check_pod_template, error::FieldError, schema::crd::Verdict};
@@ -31,8 +31,9 @@ pub(super) trait Kind: Sync {
 
 /// Returns the rules of a kind, if it has any here.
 pub(super) fn find(api_version: &str, kind: &str) -> Option<&'static dyn Kind> {
-    let kinds: [(&str, &str, &'static dyn Kind); 10] = [
+    let kinds: [(&str, &str, &'static dyn Kind); 11] = [
         (Job::API_VERSION, Job::KIND, &JOB),
+        (CronJob::API_VERSION, CronJob::KIND, &CRON_JOB),
         (JobFlow::API_VERSION, JobFlow::KIND, &JOB_FLOW),
         (JobTemplate::API_VERSION, JobTemplate::KIND, &JOB_TEMPLATE),
         (PodGroup::API_VERSION, PodGroup::KIND, &POD_GROUP),
@@ -72,6 +73,16 @@ static JOB: Rules<Job> = Rules {
     },
     check_raw: |job| check_templates(templates_of_job(job)),
     warnings: rules::job::warnings,
+};
+
+static CRON_JOB: Rules<CronJob> = Rules {
+    default: |_, _, _| {},
+    check: |new, old, _| match old {
+        None => rules::cron_job::validate(new),
+        Some(old) => rules::cron_job::validate_update(old, new),
+    },
+    check_raw: |cron| check_templates(templates_of_cron_job(cron)),
+    warnings: rules::cron_job::warnings,
 };
 
 static JOB_FLOW: Rules<JobFlow> = Rules {
@@ -179,8 +190,16 @@ pub(super) fn pod_templates<'a>(api_version: &str, kind: &str, object: &'a Value
 }
 
 fn templates_of_job(job: &Value) -> Vec<Template<'_>> {
-    let tasks = job["spec"]["tasks"].as_array().into_iter().flatten().enumerate();
-    tasks.map(|(at, task)| (format!("spec.tasks[{at}].template"), &task["template"])).collect()
+    templates_of_tasks(&job["spec"], "spec")
+}
+
+fn templates_of_cron_job(cron: &Value) -> Vec<Template<'_>> {
+    templates_of_tasks(&cron["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec")
+}
+
+fn templates_of_tasks<'a>(spec: &'a Value, path: &str) -> Vec<Template<'a>> {
+    let tasks = spec["tasks"].as_array().into_iter().flatten().enumerate();
+    tasks.map(|(at, task)| (format!("{path}.tasks[{at}].template"), &task["template"])).collect()
 }
 
 fn templates_of_training_job(job: &Value) -> Vec<Template<'_>> {

@@ -20,6 +20,7 @@ use stories;
 
 mod chance;
 mod cluster;
+mod crons;
 mod deployments;
 mod flows;
 mod jobs;

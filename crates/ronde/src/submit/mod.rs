@@ -20,6 +20,7 @@ use k8s_openapi::api::{
     scheduling::v1::PriorityClass,
 };
 use kube::Client;
+use ronde_api::Job;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -97,6 +98,30 @@ pub fn run(args: &SubmitArgs, context: &Context) -> Outcome {
         submission.say(&client, &job, context);
         follow::run(&client, &job, submission.how, context).await
     })
+}
+
+/// Returns the job of Volcano that the flags of a job ask for, which is to start later, and again and again.
+///
+/// # Errors
+/// If the flags make no sense, or ask for what only a job that starts now can have.
+pub fn build_for_later(job: &SubmitJob) -> Result<Job, Box<dyn Failure>> {
+    let Submission { how, plain, job, .. } = build(job)?;
+    let asks = [
+        (how.file.is_some(), "--file"),
+        (how.wait, "--wait"),
+        (how.follow, "--follow"),
+        (plain.common.tensorboard, "--tensorboard"),
+        (!plain.files.is_empty(), "--config-file"),
+    ];
+    let faults: Vec<String> = asks
+        .iter()
+        .filter(|(is_asked, _)| *is_asked)
+        .map(|(_, flag)| format!("{flag} is for a job that starts now"))
+        .collect();
+    match job {
+        AnyJob::Batch(job) if faults.is_empty() => Ok(*job),
+        other => Err(Faults { job_type: other.job_type(), faults }.into()),
+    }
 }
 
 /// All that a job is made of.

@@ -7,6 +7,7 @@
 mod arena;
 mod backup;
 mod charts;
+mod crons;
 mod demo;
 mod help;
 mod images;

@@ -76,6 +76,7 @@ transcripts! {
     batch_jobs: ["python3"];
     claims: [];
     cp: [];
+    cron: [];
     deepspeed_job: ["python3"];
     delete: [];
     deployment: [];
