@@ -53,7 +53,7 @@ def train(state, training, args):
         state.scheduler.step()
         state.epoch += 1
         if dist.get_rank() == 0:
-            print(f"epoch {state.epoch}: {dist.get_world_size()} ranks", flush=True)
+            print(f"epoch {state.epoch}: ranks {dist.get_world_size()}", flush=True)
         state.sampler.set_epoch(state.epoch)
         state.commit()
 
@@ -74,7 +74,7 @@ def main():
     with torch.no_grad():
         right = (state.model(images).argmax(1) == labels).float().mean()
     if dist.get_rank() == 0:
-        print(f"accuracy {right.item():.4f} on {dist.get_world_size()} ranks", flush=True)
+        print(f"ranks: {dist.get_world_size()}, accuracy: {right.item():.4f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def test_a_training_whose_workers_die_come_and_go_ends_as_that_of_one_process(jo
     seen = run.wait_for(r"\[0\]<stdout>:step \d+ of 2", after=seen)
     run.set_hosts(["localhost:2", "127.0.0.2:2"])
     seen = run.wait_for(r"\[1\]<stdout>:step \d+ of 4", after=seen)
-    # A rank in the middle, then two by plan, and with them perhaps the owner and the keeper of a shard.
+    # A rank in the middle, then two by plan, perhaps the owner of a shard and its partner.
     run.kill(2)
     seen = run.wait_for(r"ring \d+: \d rank", after=seen)
     seen = run.wait_for(r"\[1\]<stdout>:step", after=seen)
@@ -96,14 +96,27 @@ def test_a_training_whose_workers_die_come_and_go_ends_as_that_of_one_process(jo
     assert "reset with " + {"ddp": "DistributedDataParallel", "fsdp2": "FSDPSequential"}[what] in str(run), run
 
 
+def test_shards_are_handed_over_when_all_hosts_are_replaced_at_once(job, tmp_path):
+    script, stop = tmp_path / "train.py", tmp_path / "stop"
+    script.write_text(TRAINING)
+    run = job(["localhost:2", "127.0.0.2:1"], "-np 3 --min-np 1 --max-np 3", script, "fsdp2", stop)
+    seen = run.wait_for(r"step \d\d of 3")
+    # Owners and their partners go together; one stays until the new one has everything.
+    run.set_hosts(["127.0.0.3:1"])
+    run.wait_for(r"step \d+ of 1$", after=seen)
+    stop.touch()
+    assert run.end() == 0, run
+    assert len([line for line in run.lines if re.match(r"\[3\]<stdout>:as alone after", line)]) == 1, run
+
+
 @pytest.mark.parametrize("example", ["pytorch_ddp_elastic.py", "pytorch_fsdp2_elastic.py"])
 def test_examples_learn_while_workers_come(job, examples, example):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     run = job(["localhost:1"], "-np 1 --max-np 2", examples / example, "--epochs", "12")
-    run.wait_for("epoch 1: 1 ranks")
+    run.wait_for("epoch 1: ranks 1")
     run.set_hosts(["localhost:1", "127.0.0.2:1"])
     assert run.end() == 0, run
-    accuracy = float(re.search(r"accuracy ([\d.]+) on", str(run)).group(1))
+    accuracy = float(re.search(r"accuracy: ([\d.]+)", str(run)).group(1))
     assert accuracy > 0.9, run
 
 
@@ -133,7 +146,7 @@ def test_the_newest_commit_that_is_whole_is_taken():
 
 
 def test_pieces_are_kept_on_other_hosts_and_by_those_who_stay():
-    from ronde.torch.elastic._commit import Place, heirs, keepers
+    from ronde.torch.elastic._commit import Place, partners, partners_before_leaving
 
     def places(*hosts):
         found = []
@@ -141,9 +154,9 @@ def test_pieces_are_kept_on_other_hosts_and_by_those_who_stay():
             found.append(Place(host, sum(each.host == host for each in found), 10 - rank))
         return found
 
-    assert keepers(places("a", "a", "b")) == [[2], [2], [0]]
-    assert keepers(places("a", "b", "a", "b")) == [[1], [2], [3], [0]]
-    assert keepers(places("a", "a", "a")) == [[1], [2], [0]]
-    assert keepers(places("a")) == [[]]
+    assert partners(places("a", "a", "b")) == [[2], [2], [0]]
+    assert partners(places("a", "b", "a", "b")) == [[1], [2], [3], [0]]
+    assert partners(places("a", "a", "a")) == [[1], [2], [0]]
+    assert partners(places("a")) == [[]]
     # The first rank of each host, and the oldest worker.
-    assert heirs(places("a", "a", "b", "b")) == [[2, 3], [0, 2, 3], [0, 3], [0, 2]]
+    assert partners_before_leaving(places("a", "a", "b", "b")) == [[2, 3], [0, 2, 3], [0, 3], [0, 2]]

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("mypy", reason="mypy is not installed")
 # Private modules tell what users need; a state has the attributes that it was given.
 EXCEPT = r"""
-ronde\.((torch|torch\.distributed|tensorflow|keras|jax|mxnet)\.)?_.*
+ronde\.((torch|torch\.distributed|torch\.elastic|tensorflow|keras|jax|mxnet)\.)?_.*
 ronde\.elastic\.State\.__[gs]etattr__
 .*\.__all__
 """

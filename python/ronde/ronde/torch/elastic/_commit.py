@@ -1,8 +1,8 @@
 """Commits of a training with torch.distributed: what a rank keeps of the state, and how a new ring makes the state of it.
 
 Tensors that all ranks have are copied. Of sharded ones (DTensors, as FSDP2 makes them) each rank copies its own pieces
-and sends them to one other rank, its keeper, on another host where there is one: so nothing is lost when a rank or a host
-dies. Before ranks leave by plan, some of each host get all pieces, since owner and keeper may both go. Pieces say where
+and sends them to one other rank, its partner, on another host where there is one: so nothing is lost when a rank or a host
+dies. Before ranks leave by plan, some of each host get all pieces, since owner and partner may both go. Pieces say where
 in the whole tensor they belong, so that any number of ranks can cut it anew.
 """
 
@@ -97,7 +97,7 @@ class Place:
     worker: int
 
 
-def keepers(places):
+def partners(places):
     """Who keeps the pieces of each rank: the next rank on another host, or else the next one."""
     size = len(places)
     found = []
@@ -108,11 +108,11 @@ def keepers(places):
     return found
 
 
-def heirs(places):
+def partners_before_leaving(places):
     """Who keeps the pieces of each rank before some leave."""
     oldest = min(range(len(places)), key=lambda rank: places[rank].worker)
-    all_heirs = [rank for rank, place in enumerate(places) if place.local_rank == 0 or rank == oldest]
-    return [[heir for heir in all_heirs if heir != rank] for rank in range(len(places))]
+    staying = [rank for rank, place in enumerate(places) if place.local_rank == 0 or rank == oldest]
+    return [[each for each in staying if each != rank] for rank in range(len(places))]
 
 
 def forget_meshes():
@@ -126,10 +126,10 @@ def forget_meshes():
 # --- taking ------------------------------------------------------------------------------------------------------------
 
 
-def take(state, key, keepers, before=None):
+def take(state, key, partners, before=None):
     """Copies a state, together with all ranks if some of it is sharded. Memory of a commit that is given up is used again."""
     leaves = []
-    commit = Commit(key, len(keepers), _without_tensors(state, leaves))
+    commit = Commit(key, len(partners), _without_tensors(state, leaves))
     shards = []
     for number, tensor in enumerate(leaves):
         is_sharded = isinstance(tensor, DTensor)
@@ -140,7 +140,7 @@ def take(state, key, keepers, before=None):
             commit.wholes[number] = _copied(tensor, before and before.wholes.get(number))
     if shards:
         boxes, data = _packed(shards)
-        commit.boxes, commit.pieces = _exchanged(boxes, data, keepers)
+        commit.boxes, commit.pieces = _exchanged(boxes, data, partners)
     return commit
 
 
@@ -200,9 +200,9 @@ def _piece(data, at, dtype, shape):
     return data[at : at + size].view(dtype).view(shape)
 
 
-def _exchanged(boxes, data, keepers):
-    """Gives this rank's pieces to its keepers; returns those that are here then, by the ranks that had them."""
-    rank, size = dist.get_rank(), len(keepers)
+def _exchanged(boxes, data, partners):
+    """Gives this rank's pieces to its partners; returns those that are here then, by the ranks that had them."""
+    rank, size = dist.get_rank(), len(partners)
     all_boxes, all_data = {rank: boxes}, {rank: data}
     if size == 1:
         return all_boxes, all_data
@@ -211,11 +211,11 @@ def _exchanged(boxes, data, keepers):
     header[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     lengths = torch.empty(size, 2, dtype=torch.int64)
     dist.all_gather_into_tensor(lengths, torch.tensor([[len(header), len(data)]]))
-    owners = [owner for owner in range(size) if rank in keepers[owner]]
-    sent = [len(header) + len(data) if each in keepers[rank] else 0 for each in range(size)]
+    owners = [owner for owner in range(size) if rank in partners[owner]]
+    sent = [len(header) + len(data) if each in partners[rank] else 0 for each in range(size)]
     received = [int(lengths[each].sum()) if each in owners else 0 for each in range(size)]
     heard = torch.empty(sum(received), dtype=torch.uint8)
-    parts = [header, data] * len(keepers[rank])
+    parts = [header, data] * len(partners[rank])
     dist.all_to_all_single(heard, torch.cat(parts) if parts else header[:0], received, sent)
     for owner, part in zip(owners, heard.split([received[owner] for owner in owners])):
         length = int(lengths[owner, 0])

@@ -44,25 +44,25 @@ class DistributedState(State):
     # --- commits ------------------------------------------------------------------------------------------------
 
     def save(self):
-        self._save(_commit.keepers)
+        self._save(_commit.partners)
 
     def check_host_updates(self):
         try:
             super().check_host_updates()
         except HostsUpdatedInterrupt:
             # Some may leave, and nobody knows yet who.
-            self._save(_commit.heirs)
+            self._save(_commit.partners_before_leaving)
             raise
 
     def restore(self):
         """What was built is built anew in the next ring, and loaded there."""
 
-    def _save(self, keepers, key=None):
+    def _save(self, partners, key=None):
         if key is None:
             key = self._commits[-1].key[0] + 1, self._ring
         kept = self._commits[-1:] if self._commits and self._commits[-1].is_sharded else []
         given_up = next((each for each in self._commits if each not in kept), None)
-        self._commits = [*kept, _commit.take(self._state(), key, keepers(self._places), given_up)]
+        self._commits = [*kept, _commit.take(self._state(), key, partners(self._places), given_up)]
 
     def _state(self):
         return {
@@ -148,12 +148,12 @@ class DistributedState(State):
         told, key = self._heard()
         is_first = key is None
         if is_first:
-            self._save(_commit.keepers, (0, 0))
+            self._save(_commit.partners, (0, 0))
             told, key = self._heard()
         self._ring = max(each.key[1] for of_rank in told for each in of_rank) + 1
         own = next((each for each in self._commits if each.key == key), None)
         self._load(_commit.give(own, told, key, is_first))
-        self._save(_commit.keepers, (key[0], self._ring))
+        self._save(_commit.partners, (key[0], self._ring))
 
     def _heard(self):
         told = allgather_object([each.summary() for each in self._commits], name="state.commits")
