@@ -14,6 +14,13 @@ ronde\.((torch|torch\.distributed|torch\.elastic|tensorflow|keras|jax|mxnet)\.)?
 ronde\.elastic\.State\.__[gs]etattr__
 .*\.__all__
 """
+# Private modules have no stubs, and those that subclass what is torch's own disagree with its types.
+CONFIG = """
+[mypy]
+ignore_missing_imports = true
+[mypy-ronde.torch.distributed.*,ronde.torch.elastic._commit]
+ignore_errors = true
+"""
 # What cannot be imported here cannot be compared: `make e2e-frameworks` does it where the frameworks are.
 NEEDS = {
     "torch": ["torch"],
@@ -33,7 +40,7 @@ def mypy(*words):
 def test_stubs_say_what_the_modules_have(tmp_path):
     allowed, config = tmp_path / "allowed", tmp_path / "mypy.ini"
     allowed.write_text(EXCEPT + "".join(f"ronde\\.{name}.*\n" for name in MISSING))
-    config.write_text("[mypy]\nignore_missing_imports = true\n")
+    config.write_text(CONFIG)
     words = ["--concise", "--allowlist", str(allowed), "--ignore-unused-allowlist", "--mypy-config-file", str(config)]
     code, said = mypy("mypy.stubtest", "ronde", *words)
     assert code == 0, said
