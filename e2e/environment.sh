@@ -14,7 +14,7 @@ tensorflow-*) modules=tensorflow packages=("tensorflow-cpu==${NAME#*-}.*") ;;
 jax) modules=jax,optax,keras packages=(jax optax keras) ;;
 jax-*) modules=jax,optax packages=("jax==${NAME#*-}" "jaxlib==${NAME#*-}" optax) ;;
 mxnet) modules=mxnet packages=(mxnet==1.9.1 numpy==1.23.5) ;;
-keras-torch) modules=keras,torch packages=(keras torch) ;;
+keras-torch) modules=keras,torch packages=(keras torch lightning accelerate) ;;
 *)
     printf 'error: there is no environment %s\n' "$NAME" >&2
     exit 2

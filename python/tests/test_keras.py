@@ -6,7 +6,7 @@ What Keras does on TensorFlow is tested in `test_tensorflow.py`.
 import importlib.util
 
 import pytest
-from test_elastic import Job
+from conftest import Job
 
 if importlib.util.find_spec("keras") is None:
     pytest.skip("Keras is not installed", allow_module_level=True)

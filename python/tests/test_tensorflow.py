@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from test_elastic import HOROVODRUN, TIMEOUT_SECONDS, Job
+from conftest import HOROVODRUN, TIMEOUT_SECONDS, Job
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("TensorFlow is not installed", allow_module_level=True)

@@ -726,14 +726,33 @@ def test_whatever_starts_the_ranks(launcher, tmp_path):
     assert len(re.findall("sum 3 of 2", output)) == 2, output
 
 
-@pytest.mark.parametrize("example", ["pytorch_ddp.py", "pytorch_fsdp2.py"])
-def test_examples_learn(example, examples):
+@pytest.mark.parametrize(
+    "example, package",
+    [
+        ("pytorch_ddp.py", None),
+        ("pytorch_fsdp2.py", None),
+        ("lightning_ddp.py", "lightning"),
+        ("accelerate_ddp.py", "accelerate"),
+    ],
+)
+def test_examples_learn(example, package, examples):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    if package is not None:
+        pytest.importorskip(package, reason=f"{package} is not installed")
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(examples / example)]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), OMP_NUM_THREADS="1")
     done = subprocess.run(start, env=environment, capture_output=True, text=True, timeout=240)
     accuracies = [float(found) for found in re.findall(r"accuracy ([0-9.]+) on 2 ranks", done.stdout)]
     assert len(accuracies) == 5 and accuracies[-1] > 0.85, done.stdout + done.stderr
+
+
+def test_lightning_starts_its_ranks_itself(examples):
+    pytest.importorskip("lightning", reason="lightning is not installed")
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    start = [sys.executable, str(examples / "lightning_ddp.py"), "--devices", "2"]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), OMP_NUM_THREADS="1")
+    done = subprocess.run(start, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0 and "epoch 5: accuracy 0.9" in done.stdout, done.stdout + done.stderr
 
 
 def test_horovod_and_forked_loaders_in_the_same_process(group):

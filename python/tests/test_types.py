@@ -10,9 +10,18 @@ import pytest
 pytest.importorskip("mypy", reason="mypy is not installed")
 # Private modules tell what users need; a state has the attributes that it was given.
 EXCEPT = r"""
-ronde\.((torch|torch\.distributed|tensorflow|keras|jax|mxnet)\.)?_.*
+ronde\.((torch|torch\.distributed|torch\.elastic|tensorflow|keras|jax|mxnet)\.)?_.*
 ronde\.elastic\.State\.__[gs]etattr__
 .*\.__all__
+"""
+# Private modules have no stubs, and those that subclass what is torch's own disagree with its types.
+# A note about an annotation in a function without types would be an error for stubtest.
+CONFIG = """
+[mypy]
+ignore_missing_imports = true
+disable_error_code = annotation-unchecked
+[mypy-ronde.torch.distributed.*,ronde.torch.elastic._commit]
+ignore_errors = true
 """
 # What cannot be imported here cannot be compared: `make e2e-frameworks` does it where the frameworks are.
 NEEDS = {
@@ -33,10 +42,7 @@ def mypy(*words):
 def test_stubs_say_what_the_modules_have(tmp_path):
     allowed, config = tmp_path / "allowed", tmp_path / "mypy.ini"
     allowed.write_text(EXCEPT + "".join(f"ronde\\.{name}.*\n" for name in MISSING))
-    # A note about an annotation in a function without types is an error for stubtest.
-    config.write_text(
-        f"[mypy]\ncache_dir = {tmp_path}/cache\nignore_missing_imports = true\ndisable_error_code = annotation-unchecked\n"
-    )
+    config.write_text(CONFIG.replace("[mypy]", f"[mypy]\ncache_dir = {tmp_path}/cache"))
     words = ["--concise", "--allowlist", str(allowed), "--ignore-unused-allowlist", "--mypy-config-file", str(config)]
     code, said = mypy("mypy.stubtest", "ronde", *words)
     assert code == 0, said

@@ -9,6 +9,7 @@ import ronde
 import ronde.numpy as rn
 import torch
 from horovod.common.exceptions import HorovodInternalError
+from ronde.torch.elastic import DistributedState
 
 hvd.init(process_sets=[hvd.ProcessSet([0])])
 rank: int = hvd.rank() + ronde.local_rank() + rn.size()
@@ -47,4 +48,16 @@ def train(state: hvd.elastic.TorchState) -> int:
     return 1
 
 
+def build() -> dict[str, Any]:
+    return {"model": model, "optimizer": optimizer}
+
+
+@hvd.elastic.run
+def train_distributed(state: DistributedState) -> int:
+    state.epoch += 1
+    state.commit()
+    return 1
+
+
+train_distributed(DistributedState(build, backend="cpu:ronde", epoch=0))
 results: list[int] = horovod.run(train, args=(state,), num_proc=2)

@@ -81,6 +81,9 @@ struct Shared {
     changed: Condvar,
 }
 
+/// What is done when a ring is given up.
+type Act = Box<dyn FnOnce() + Send>;
+
 #[derive(Default)]
 struct State {
     limits: Limits,
@@ -94,7 +97,7 @@ struct State {
     change: Option<u8>,
     at: Option<u64>,
     is_released: Arc<AtomicBool>,
-    on_release: Option<Box<dyn FnOnce() + Send>>,
+    on_release: Vec<Act>,
     /// An open question, and its answer.
     question: Option<Join>,
     answer: Option<JoinReply>,
@@ -178,7 +181,7 @@ impl Client {
             drop(state);
             act();
         } else {
-            state.on_release = Some(Box::new(act));
+            state.on_release.push(Box::new(act));
         }
     }
 
@@ -221,12 +224,13 @@ impl State {
         }
     }
 
-    fn hear(&mut self, word: ToRank) -> Option<Box<dyn FnOnce() + Send>> {
+    fn hear(&mut self, word: ToRank) -> Vec<Act> {
         match word {
             ToRank::Assign(place) if self.question.is_some() => {
                 self.question = None;
                 (self.generation, self.checks) = (place.generation, 0);
-                (self.change, self.at, self.on_release) = (None, None, None);
+                (self.change, self.at) = (None, None);
+                self.on_release.clear();
                 self.is_released = Arc::default();
                 self.answer = Some(JoinReply::Assigned(place));
             }
@@ -248,13 +252,13 @@ impl State {
             ToRank::Ping => self.send(&FromRank::Pong),
             ToRank::Assign(_) | ToRank::Leave | ToRank::Notice { .. } | ToRank::Interrupt { .. } => {}
         }
-        None
+        Vec::new()
     }
 
     /// Gives the ring up; returns what is to be done about it, by who holds no lock.
-    fn release(&mut self) -> Option<Box<dyn FnOnce() + Send>> {
+    fn release(&mut self) -> Vec<Act> {
         self.is_released.store(true, Ordering::SeqCst);
-        self.on_release.take()
+        std::mem::take(&mut self.on_release)
     }
 
     fn is_in(&self, generation: u64) -> bool {
@@ -296,12 +300,10 @@ impl Shared {
             let word = ToRank::read(&frame).ok_or_else(|| io::Error::other("the launcher sent a malformed message"))?;
             *heard = clock::now();
             let mut state = self.lock();
-            let act = state.hear(word);
+            let acts = state.hear(word);
             self.changed.notify_all();
             drop(state);
-            if let Some(act) = act {
-                act();
-            }
+            acts.into_iter().for_each(|act| act());
         }
     }
 }
@@ -332,12 +334,10 @@ fn keep_up(weak: &Weak<Shared>) {
         let error = called.err().filter(|error| is_cut_off || handshake::is_final(error));
         if let Some(why) = error.map(|error| error.to_string()) {
             state.lost = Some(ClientError { address: shared.address.clone(), why });
-            let act = state.release();
+            let acts = state.release();
             shared.changed.notify_all();
             drop(state);
-            if let Some(act) = act {
-                act();
-            }
+            acts.into_iter().for_each(|act| act());
             return;
         }
         drop(state);
@@ -437,9 +437,15 @@ mod tests {
         placed(&client, &mut launcher, 1);
         let flag = client.release_flag();
         let (sender, released) = mpsc::channel();
-        client.on_release(move || sender.send(()).unwrap());
+        // A rank may be in several rings: that of all ranks, and those of process groups.
+        for _ in 0..2 {
+            let sender = sender.clone();
+            client.on_release(move || sender.send(()).unwrap());
+        }
         launcher.send(ToRank::Interrupt { generation: 1, at: 0 });
-        released.recv_timeout(WAIT).unwrap();
+        for _ in 0..2 {
+            released.recv_timeout(WAIT).unwrap();
+        }
         assert!(flag.load(std::sync::atomic::Ordering::SeqCst));
         placed(&client, &mut launcher, 2);
         assert!(!client.release_flag().load(std::sync::atomic::Ordering::SeqCst));

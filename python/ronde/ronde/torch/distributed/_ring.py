@@ -11,13 +11,33 @@ import json
 import secrets
 import threading
 
-from ronde import _bootstrap, _settings
-from ronde._ronde import Engine
+from ronde import _bootstrap, _control_channel, _settings
+from ronde._ronde import Engine, HorovodInternalError, InitializationError, MismatchError
 
 # The engines of this process, to be ended before the interpreter is.
 _engines: set = set()
 _lock = threading.Lock()
 _server = None
+_failure = None
+
+
+def failure():
+    """The error by which a ring of this process has ended. Of an error in a backward pass torch keeps only the text, so
+    that nobody can tell by its type."""
+    return _failure
+
+
+def note(error):
+    """Remembers an error of the engine, if the ring is over by it."""
+    global _failure
+    if isinstance(error, (HorovodInternalError, InitializationError)) and not isinstance(error, MismatchError):
+        _failure = _failure or error
+
+
+def forget():
+    """New rings are going to be formed."""
+    global _failure
+    _failure = None
 
 
 def form(store, key, rank, size, timeout):
@@ -25,7 +45,8 @@ def form(store, key, rank, size, timeout):
     offer = None
     if size > 1:
         offer = _agree(store, key, rank, timeout)
-    engine = Engine(_options(offer, rank, size, timeout.total_seconds()))
+    channel = _control_channel.connect()
+    engine = Engine(_options(offer, rank, size, timeout.total_seconds()), channel and channel.native)
     with _lock:
         _engines.add(engine)
     if size > 1 and rank == 0:
@@ -38,8 +59,11 @@ def _agree(store, key, rank, timeout):
     if rank == 0:
         addresses, secret = _serve()
         store.set(key, json.dumps({"addresses": addresses, "secret": secret.hex(), "scope": secrets.token_hex(8)}))
-    store.wait([key], timeout)
-    return json.loads(store.get(key))
+    try:
+        store.wait([key], timeout)
+        return json.loads(store.get(key))
+    except RuntimeError as error:
+        raise InitializationError(f"the first member did not say where to meet: {error}") from None
 
 
 def _serve():

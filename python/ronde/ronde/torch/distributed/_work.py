@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from ronde._ronde import Notices
+from ronde.torch.distributed import _ring
 from ronde.torch.distributed._compiler import untraced
 
 # What the engine's errors begin with for those who know Horovod.
@@ -16,6 +17,7 @@ _PREFIXES = ("Horovod has been shut down: ", "Horovod initialization failed: ")
 
 def error_of(what, error):
     """An error of the engine as torch's users catch it."""
+    _ring.note(error)
     text = str(error)
     for prefix in _PREFIXES:
         text = text.removeprefix(prefix)
