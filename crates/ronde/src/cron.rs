@@ -34,8 +34,8 @@ const ARENA_COLUMNS: [&str; 6] = ["NAME", "TYPE", "SCHEDULE", "SUSPEND", "DEADLI
 /// Why a manifest was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    #[error("{object} ({origin}) is neither {known}")]
-    OtherKind { object: String, origin: String, known: String },
+    #[error("{object} ({origin}) is {other}")]
+    OtherKind { object: String, origin: String, other: String },
     #[error("cannot create {object} ({origin})")]
     Refused { object: String, origin: String, source: ClientError },
 }
@@ -162,12 +162,15 @@ fn create(args: &KindCreateArgs, known: &[Known], context: &Context) -> Outcome 
 
 fn find<'a>(manifest: &Manifest, known: &'a [Known]) -> Result<&'a Known, CreateError> {
     let is_it = |one: &&Known| (one.api_version, one.kind) == (manifest.api_version.as_str(), manifest.kind.as_str());
-    let object = || format!("{} `{}`", manifest.kind, manifest.name);
-    let names = || known.iter().map(|one| format!("a {} of {}", one.kind, one.api_version)).collect::<Vec<_>>();
-    known.iter().find(is_it).ok_or_else(|| CreateError::OtherKind {
-        object: object(),
-        origin: manifest.origin.clone(),
-        known: names().join(" nor "),
+    known.iter().find(is_it).ok_or_else(|| {
+        let names: Vec<String> = known.iter().map(|one| format!("a {} of {}", one.kind, one.api_version)).collect();
+        let not = if names.len() == 1 { "not" } else { "neither" };
+        let object = format!("{} `{}`", manifest.kind, manifest.name);
+        CreateError::OtherKind {
+            object,
+            origin: manifest.origin.clone(),
+            other: format!("{not} {}", names.join(" nor ")),
+        }
     })
 }
 

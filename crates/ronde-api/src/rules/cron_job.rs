@@ -7,8 +7,8 @@ use crate::{
     schedule::{Schedule, ScheduleError},
 };
 
-/// As many minutes as there are before the year 3800: names of jobs have as many digits until then.
-const SOME_MINUTES: i64 = 999_999_999;
+/// The minutes since 1970 have as many digits until 2160.
+const SOME_MINUTES: i64 = 99_999_999;
 
 /// Returns what is wrong with a new CronJob.
 pub fn validate(cron: &CronJob) -> Vec<Fault> {
@@ -67,8 +67,8 @@ fn check_schedule(cron: &CronJob, faults: &mut Faults) {
 fn check_job(cron: &CronJob, faults: &mut Faults) {
     let template = &cron.spec.job_template;
     let mut job = Job { metadata: template.metadata.clone(), spec: template.spec.clone(), status: None };
-    let name: String = cron.metadata.name.as_deref().unwrap_or_default().chars().take(CRON_NAME_MAX).collect();
-    job.metadata.name = Some(names::cron_job(&name, SOME_MINUTES));
+    let name = cron.metadata.name.as_deref().filter(|name| name.len() <= CRON_NAME_MAX).unwrap_or("cron");
+    job.metadata.name = Some(names::cron_job(name, SOME_MINUTES));
     job::default(&mut job, Stage::Create, None);
     let of_template = |fault: Fault| Fault { path: format!("spec.jobTemplate.{}", fault.path), ..fault };
     faults.extend(job::validate_accepted(&job).into_iter().map(of_template));
@@ -128,6 +128,13 @@ mod tests {
                 "spec.jobTemplate.spec.minAvailable: 2 is more than the replicas of all tasks, which are 1",
             ],
         );
+        let long = json!({"schedule": "@daily", "jobTemplate": template()});
+        let pod = format!("{}-99999999-w-0", "n".repeat(52));
+        let expected = format!(
+            "spec.jobTemplate.spec.tasks[0].name: its last pod would be named {pod:?}, which has 65 characters; at most 63 \
+             are allowed"
+        );
+        check("pods have longer names", &validate(&cron(&"n".repeat(52), &long)), &[&expected]);
         check(
             "nothing",
             &validate(&cron("n", &json!({"jobTemplate": template()}))),

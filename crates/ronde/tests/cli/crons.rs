@@ -18,13 +18,13 @@ spec:
         - {name: w, replicas: 1, template: {spec: {containers: [{name: c, image: example.test/i}]}}}
 "#;
 
-const FLOW: &str = r#"
+const FLOW: &str = r"
 apiVersion: flow.volcano.sh/v1alpha1
 kind: JobFlow
 metadata: {name: night}
 spec:
   flows: [{name: prepare}, {name: train, dependsOn: {targets: [prepare]}}]
-"#;
+";
 
 #[test]
 fn crons_are_created_shown_suspended_and_deleted() {
