@@ -8,6 +8,7 @@ mod commands;
 mod examples;
 mod kinds;
 mod metrics;
+mod monitoring;
 
 use std::path::{Path, PathBuf};
 
