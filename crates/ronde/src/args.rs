@@ -1,6 +1,7 @@
 //! The command line: one type per verb. Parsing only; the verbs are in the files of the same name.
 
 mod agent;
+mod doctor;
 mod image;
 mod install;
 mod submit;
@@ -18,6 +19,7 @@ use ronde_text::quantity::Quantity;
 
 pub use self::{
     agent::{AgentArgs, AgentVerb, RshArgs},
+    doctor::DoctorArgs,
     image::{ImageArgs, ImageOutput, ImageVerb},
     install::{InstallArgs, UninstallArgs},
     submit::{
@@ -95,6 +97,8 @@ pub enum Verb {
     Apply(ApplyArgs),
     /// Show whether the cluster of this machine is running, where, and what it holds.
     Status(StatusArgs),
+    /// Look for what keeps jobs from running: rights, definitions, operators, images, clocks, webhooks.
+    Doctor(DoctorArgs),
     /// Stop the cluster of this machine with all its pods, and remove its context from the kubeconfig.
     Down(DownArgs),
     /// Save all objects and keys of this machine's cluster to a file, even while it is running.

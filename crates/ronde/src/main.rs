@@ -3,7 +3,7 @@
 //! Each verb is a file of its own name. Everything that decides lives in the library crates; this one only meets
 //! the terminal, the files and the signals of one machine.
 //!
-//! Inside: `args.rs` is the whole command line; `demo/`, `up/`, `down/`, `status.rs`, `backup/`, `apply.rs`, `delete.rs`,
+//! Inside: `args.rs` is the whole command line; `demo/`, `up/`, `down/`, `status.rs`, `doctor/`, `backup/`, `apply.rs`, `delete.rs`,
 //! `get.rs` (with `show.rs` for one job), `list.rs`, `logs/`, `job.rs`, `queue/` and `install/` (charts, through
 //! Helm) are the verbs, and arena's `submit/`, `scale.rs`, `attach.rs`, `suspend.rs`, `prune.rs`, `top.rs`; `arena/`
 //! is what the name `arena` changes (arguments before they are parsed, types of jobs); in `submit/`, `check.rs` finds
@@ -27,6 +27,7 @@ mod completion;
 mod data_dir;
 mod delete;
 mod demo;
+mod doctor;
 #[cfg(test)]
 mod documents;
 mod down;
@@ -156,6 +157,7 @@ fn run(verb: Verb, context: &Context) -> Outcome {
     match verb {
         Verb::Demo(args) => demo::run(&args, context),
         Verb::Up(args) => up::run(&args, context),
+        Verb::Doctor(args) => doctor::run(&args, context),
         Verb::Down(args) => down::run(&args, context),
         Verb::Status(args) => status::run(&args, context),
         Verb::Backup(args) => backup::run(&args, context),

@@ -8,6 +8,7 @@ mod arena;
 mod backup;
 mod charts;
 mod demo;
+mod doctor;
 mod help;
 mod images;
 mod jobs;
