@@ -35,6 +35,9 @@ static: preflight ## Build the ronde command so that it runs in any image, as ta
 	target="$$(tools/target-dir.sh)"; mkdir -p "$$target/static"; \
 	cp "$$target/$(patsubst dev,debug,$(STATIC_PROFILE))/ronde" "$$target/static/ronde"
 
+krew: static ## Pack kubectl's plugin for krew, with its manifest, into target/krew; URL is the address of the folder where the archive will be
+	@folder="$$(tools/target-dir.sh)"; tools/krew.py "$$folder/static/ronde" "$$folder/krew" "$(URL)"
+
 image: static ## Build the operator's image without Docker, as target/image/ronde.tar, with its digest and a list of what is in it (CycloneDX)
 	@folder="$$(tools/target-dir.sh)/image"; mkdir -p "$$folder"; \
 	tools/image.py "$${folder%/image}/static/ronde" "$$folder/ronde.tar" >"$$folder/digest"; \

@@ -6,7 +6,7 @@
 //! Inside: `args.rs` is the whole command line; `demo/`, `up/`, `down/`, `status.rs`, `doctor/`, `backup/`, `apply.rs`, `delete.rs`,
 //! `get.rs` (with `show.rs` for one job), `list.rs`, `logs/`, `job.rs`, `queue/` and `install/` (charts, through
 //! Helm) are the verbs, and arena's `submit/`, `scale.rs`, `attach.rs`, `suspend.rs`, `prune.rs`, `top.rs`; `arena/`
-//! is what the name `arena` changes (arguments before they are parsed, types of jobs); in `submit/`, `check.rs` finds
+//! is what the names `arena` and `kubectl-ronde` change (arguments before they are parsed, types of jobs); in `submit/`, `check.rs` finds
 //! every fault, `sight.rs` what pods will not see, and `training.rs` and `batch.rs` build, purely; `jobs/any.rs` is a
 //! job of either kind, `show/training.rs` and `list/arena.rs` are arena's forms; `objects.rs` reads and writes the
 //! kinds that are known by type, `watch.rs` follows them and `wait.rs` waits for a state of them, with words;
@@ -129,7 +129,11 @@ fn or_lost(outcome: Outcome, printer: Printer) -> Outcome {
 
 /// Reads the arguments; without a good answer, returns the exit code.
 fn read(words: Vec<String>, caller: Caller) -> Result<Args, u8> {
-    let words = if caller.is_arena { arguments::persistent(words) } else { words };
+    let words = match (caller.is_arena, caller.is_kubectl) {
+        (true, _) => arguments::persistent(words, arguments::ARENA),
+        (_, true) => arguments::persistent(words, arguments::KUBECTL),
+        _ => words,
+    };
     let translated = arguments::deprecated(words, &Args::command());
     let printer = Printer { quiet: false, caller };
     translated.notices.iter().for_each(|notice| printer.say(notice));

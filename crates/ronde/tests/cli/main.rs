@@ -16,6 +16,7 @@ mod kubeconfig;
 mod lifecycle;
 mod objects;
 mod operator;
+mod plugin;
 mod queues;
 mod run;
 mod sandbox;
