@@ -73,9 +73,11 @@ const INSTALL: &str = "ronde install operator --wait";
 const RESTART: &str = "ronde down && ronde up --detach";
 
 type Found = Looked<Vec<Finding>>;
+/// A check: its name, and what looks.
+type Check = (&'static str, fn(&Seen) -> Found);
 
 /// Every check, in the order in which findings are shown.
-const CHECKS: [(&str, fn(&Seen) -> Found); 10] = [
+const CHECKS: [Check; 10] = [
     ("access", access),
     ("kinds", kinds),
     ("definitions", definitions),

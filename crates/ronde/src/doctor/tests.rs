@@ -200,7 +200,7 @@ fn definitions_of_another_version_are_found() {
         &["kinds Error: the cluster does not serve `a`, `b`, `c` and 2 more resources | ronde install operator --wait"],
     );
     let without = |schema: &mut Value| {
-        drop(schema["properties"]["spec"]["properties"].as_object_mut().unwrap().remove("launcherAttachMode"))
+        drop(schema["properties"]["spec"]["properties"].as_object_mut().unwrap().remove("launcherAttachMode"));
     };
     check(
         "an older definition",
@@ -211,7 +211,8 @@ fn definitions_of_another_version_are_found() {
     check(
         "a newer one",
         |seen| {
-            seen.definitions = Ok(definitions(|schema| schema["properties"]["spec"]["properties"]["dance"] = json!({})))
+            seen.definitions =
+                Ok(definitions(|schema| schema["properties"]["spec"]["properties"]["dance"] = json!({})));
         },
         &["definitions Warning: the definition `trainingjobs.kai.alibabacloud.com` is newer than this program, or \
            another's: it also has `spec.dance` | ronde --version"],
@@ -381,7 +382,9 @@ fn requests_that_are_held_back_are_found() {
     check(
         "many",
         |seen| {
-            seen.metrics.as_mut().unwrap()[0].1.push_str("ronde_client_requests_total{verb=\"list\",code=\"429\"} 20\n")
+            seen.metrics.as_mut().unwrap()[0]
+                .1
+                .push_str("ronde_client_requests_total{verb=\"list\",code=\"429\"} 20\n");
         },
         &[
             "priority Warning: the API server has held back 21 of 1020 requests of `ronde-1` (code 429) | kubectl get --raw \
