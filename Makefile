@@ -190,7 +190,7 @@ test-python: preflight ## Build the wheels, install them aside and test them wit
 generate: preflight ## Rewrite what is generated and committed
 	cargo run $(LOCKED) -p ronde-e2e -- differences
 	cargo run $(LOCKED) -p ronde-api --example crds
-	RONDE_GENERATE=1 cargo test $(LOCKED) -p ronde --bin ronde -- --quiet documents::chart documents::commands documents::kinds documents::metrics
+	RONDE_GENERATE=1 cargo test $(LOCKED) -p ronde --bin ronde -- --quiet documents::chart documents::commands documents::kinds documents::metrics documents::rights
 
 docs: preflight ## Build the documentation site, with search, into target/docs
 	@tools/docs.sh

@@ -9,6 +9,7 @@ mod examples;
 mod kinds;
 mod metrics;
 mod monitoring;
+mod rights;
 
 use std::path::{Path, PathBuf};
 
