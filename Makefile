@@ -35,6 +35,9 @@ static: preflight ## Build the ronde command so that it runs in any image, as ta
 	target="$$(tools/target-dir.sh)"; mkdir -p "$$target/static"; \
 	cp "$$target/$(patsubst dev,debug,$(STATIC_PROFILE))/ronde" "$$target/static/ronde"
 
+krew: static ## Pack kubectl's plugin for krew, with its manifest, into target/krew; URL is the address of the folder where the archive will be
+	@folder="$$(tools/target-dir.sh)"; tools/krew.py "$$folder/static/ronde" "$$folder/krew" "$(URL)"
+
 image: static ## Build the operator's image without Docker, as target/image/ronde.tar, with its digest and a list of what is in it (CycloneDX)
 	@folder="$$(tools/target-dir.sh)/image"; mkdir -p "$$folder"; \
 	tools/image.py "$${folder%/image}/static/ronde" "$$folder/ronde.tar" >"$$folder/digest"; \
@@ -186,7 +189,7 @@ test-python: preflight ## Build the wheels, install them aside and test them wit
 generate: preflight ## Rewrite what is generated and committed
 	cargo run $(LOCKED) -p ronde-e2e -- differences
 	cargo run $(LOCKED) -p ronde-api --example crds
-	RONDE_GENERATE=1 cargo test $(LOCKED) -p ronde --bin ronde -- --quiet documents::chart documents::commands documents::kinds documents::metrics
+	RONDE_GENERATE=1 cargo test $(LOCKED) -p ronde --bin ronde -- --quiet documents::chart documents::commands documents::kinds documents::metrics documents::rights
 
 docs: preflight ## Build the documentation site, with search, into target/docs
 	@tools/docs.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs a built ronde, and horovodrun, which is the same program, and says how the shell finds and completes them.
+# Installs a built ronde, and horovodrun and kubectl's plugin, which are the same program, and says how the shell finds and
+# completes them.
 #
 # usage: install.sh RONDE PREFIX
 set -euo pipefail
@@ -11,7 +12,9 @@ bin=$prefix/bin
 
 install -D -m 755 "$program" "$bin/ronde"
 ln -sf ronde "$bin/horovodrun"
-printf 'installed ronde and horovodrun in %s\n' "$bin"
+# kubectl looks for `kubectl ronde` under this name.
+ln -sf ronde "$bin/kubectl-ronde"
+printf 'installed ronde, horovodrun and kubectl-ronde in %s\n' "$bin"
 
 # shellcheck disable=SC2016 # The hint is for the user's shell.
 case :$PATH: in

@@ -119,7 +119,10 @@ async fn wait_for_definitions(client: &Client, waits_for: impl Fn(&[String])) ->
 
 /// Returns what of our kinds is not served in the version that we know, subresources such as `jobs/status` included. Asks
 /// for what everybody may know.
-async fn missing(client: &Client) -> Result<Vec<String>, kube::Error> {
+///
+/// # Errors
+/// If the API refuses, or cannot be reached.
+pub async fn missing(client: &Client) -> Result<Vec<String>, kube::Error> {
     let mut missing = Vec::new();
     for (version, wanted) in wanted_resources() {
         let served = match client.list_api_group_resources(&version).await {

@@ -2,6 +2,7 @@
 
 mod agent;
 mod cron;
+mod doctor;
 mod image;
 mod install;
 mod submit;
@@ -23,6 +24,7 @@ pub use self::{
         CronArgs, CronSwitchArgs, CronTfjobArgs, CronVerb, FlowArgs, FlowVerb, KindCreateArgs, KindDeleteArgs,
         KindGetArgs, KindListArgs,
     },
+    doctor::DoctorArgs,
     image::{ImageArgs, ImageOutput, ImageVerb},
     install::{InstallArgs, UninstallArgs},
     submit::{
@@ -104,6 +106,8 @@ pub enum Verb {
     Apply(ApplyArgs),
     /// Show whether the cluster of this machine is running, where, and what it holds.
     Status(StatusArgs),
+    /// Look for what keeps jobs from running: rights, definitions, operators, images, clocks, webhooks.
+    Doctor(DoctorArgs),
     /// Stop the cluster of this machine with all its pods, and remove its context from the kubeconfig.
     Down(DownArgs),
     /// Save all objects and keys of this machine's cluster to a file, even while it is running.

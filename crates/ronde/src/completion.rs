@@ -11,7 +11,9 @@ use crate::{
 /// Writes the script by which a shell completes commands.
 pub fn run(args: &CompletionArgs, context: &Context) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), context.caller.name(), &mut script);
+    // A shell completes programs, by the names of their files.
+    let program = if context.caller.is_kubectl { "kubectl-ronde" } else { context.caller.name() };
+    clap_complete::generate(args.shell, &mut Args::command(), program, &mut script);
     context.printer.bytes(&script);
     Ok(Answer::Done)
 }

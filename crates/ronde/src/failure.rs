@@ -65,7 +65,7 @@ pub const INTERRUPTED: u8 = 130;
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    `ronde status`: not running or not ready; install, uninstall: Helm failed; commands of training jobs: refused
+  1    `ronde status`: not running or not ready; `ronde doctor`: something was found; install, uninstall: Helm failed; commands of training jobs: refused
   2    invalid input: arguments, a manifest or a kubeconfig
   3    environment error: machine, disk or network
   70   a bug in ronde

@@ -3,10 +3,10 @@
 //! Each verb is a file of its own name. Everything that decides lives in the library crates; this one only meets
 //! the terminal, the files and the signals of one machine.
 //!
-//! Inside: `args.rs` is the whole command line; `demo/`, `up/`, `down/`, `status.rs`, `backup/`, `apply.rs`, `delete.rs`,
+//! Inside: `args.rs` is the whole command line; `demo/`, `up/`, `down/`, `status.rs`, `doctor/`, `backup/`, `apply.rs`, `delete.rs`,
 //! `get.rs` (with `show.rs` for one job), `list.rs`, `logs/`, `job.rs`, `queue/` and `install/` (charts, through
 //! Helm) are the verbs, and arena's `submit/`, `scale.rs`, `attach.rs`, `suspend.rs`, `prune.rs`, `top.rs`; `arena/`
-//! is what the name `arena` changes (arguments before they are parsed, types of jobs); in `submit/`, `check.rs` finds
+//! is what the names `arena` and `kubectl-ronde` change (arguments before they are parsed, types of jobs); in `submit/`, `check.rs` finds
 //! every fault, `sight.rs` what pods will not see, and `training.rs` and `batch.rs` build, purely; `jobs/any.rs` is a
 //! job of either kind, `show/training.rs` and `list/arena.rs` are arena's forms; `objects.rs` reads and writes the
 //! kinds that are known by type, `watch.rs` follows them and `wait.rs` waits for a state of them, with words;
@@ -28,6 +28,7 @@ mod cron;
 mod data_dir;
 mod delete;
 mod demo;
+mod doctor;
 #[cfg(test)]
 mod documents;
 mod down;
@@ -129,7 +130,11 @@ fn or_lost(outcome: Outcome, printer: Printer) -> Outcome {
 
 /// Reads the arguments; without a good answer, returns the exit code.
 fn read(words: Vec<String>, caller: Caller) -> Result<Args, u8> {
-    let words = if caller.is_arena { arguments::persistent(words) } else { words };
+    let words = match (caller.is_arena, caller.is_kubectl) {
+        (true, _) => arguments::persistent(words, arguments::ARENA),
+        (_, true) => arguments::persistent(words, arguments::KUBECTL),
+        _ => words,
+    };
     let translated = arguments::deprecated(words, &Args::command());
     let printer = Printer { quiet: false, caller };
     translated.notices.iter().for_each(|notice| printer.say(notice));
@@ -157,6 +162,7 @@ fn run(verb: Verb, context: &Context) -> Outcome {
     match verb {
         Verb::Demo(args) => demo::run(&args, context),
         Verb::Up(args) => up::run(&args, context),
+        Verb::Doctor(args) => doctor::run(&args, context),
         Verb::Down(args) => down::run(&args, context),
         Verb::Status(args) => status::run(&args, context),
         Verb::Backup(args) => backup::run(&args, context),

@@ -82,6 +82,7 @@ fn cron_job() -> Value {
                 ("Missed", "integer", ".status.missedRuns", 1),
                 ("Message", "string", ".status.message", 1),
             ],
+            ..About::default()
         },
     )
 }

@@ -197,6 +197,12 @@ fn account(job: &TrainingJob) -> ServiceAccount {
 }
 
 fn role(job: &TrainingJob) -> Role {
+    let rules = launcher_rules(&job.name_any());
+    Role { metadata: meta(job, names::launcher(&job.name_any())), rules: Some(rules) }
+}
+
+/// Returns what the launcher of a job may do in its namespace.
+pub fn launcher_rules(job: &str) -> Vec<PolicyRule> {
     let rule = |resource: &str, verbs: &[&str], object: Option<String>| PolicyRule {
         api_groups: Some(vec![String::new()]),
         resources: Some(vec![resource.to_owned()]),
@@ -204,12 +210,11 @@ fn role(job: &TrainingJob) -> Role {
         verbs: verbs.iter().map(|&verb| verb.to_owned()).collect(),
         ..PolicyRule::default()
     };
-    let rules = vec![
+    vec![
         rule("pods", &["get", "list", "watch"], None),
         rule("pods/exec", &["create"], None),
-        rule("configmaps", &["get"], Some(names::config(&job.name_any()))),
-    ];
-    Role { metadata: meta(job, names::launcher(&job.name_any())), rules: Some(rules) }
+        rule("configmaps", &["get"], Some(names::config(job))),
+    ]
 }
 
 fn binding(job: &TrainingJob) -> RoleBinding {

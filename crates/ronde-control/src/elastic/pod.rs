@@ -23,6 +23,8 @@ use super::{
 
 /// The port that agents listen on.
 pub const AGENT_PORT: i32 = 9009;
+/// The init container that brings the agent.
+pub const INIT_AGENT: &str = "init-agent";
 /// The key of the job's Secret with the secret of its agents.
 pub const AGENT_SECRET: &str = "agent-secret";
 /// The keys of the Secret in ssh mode, and the files in `/root/.ssh`.
@@ -123,7 +125,7 @@ impl Wiring {
             return spec.volumes.get_or_insert_default().push(csi(KUBE.0, driver));
         }
         first.volume_mounts.get_or_insert_default().push(mount(KUBE));
-        let mut init = beside(first, "init-agent", &[self.agent.program.as_str(), "agent", "install", KUBE.1]);
+        let mut init = beside(first, INIT_AGENT, &[self.agent.program.as_str(), "agent", "install", KUBE.1]);
         spec.volumes.get_or_insert_default().push(empty(KUBE.0));
         init.volume_mounts = Some(vec![mount(KUBE)]);
         if let Some(image) = &self.agent.image {

@@ -1,18 +1,29 @@
-//! The arguments before they are parsed: arena's flags before the verb, its older flags, and the file of a job.
+//! The arguments before they are parsed: flags before the verb, arena's older flags, and the file of a job.
 //!
 //! Works on words alone. What stands behind `--` belongs to the job and is never looked at.
 
 use clap::Command;
 
-/// Flags of every verb of arena that have a value; those without an own name here have no meaning and are dropped.
-const PERSISTENT: [(&str, Option<&str>); 5] = [
+/// Flags with a value that may stand before the verb, and what they are called behind it; those that are called nothing have
+/// no meaning and are dropped.
+pub type Flags = [(&'static str, Option<&'static str>)];
+
+/// Those of every verb of arena.
+pub const ARENA: &Flags = &[
     ("--config", Some("--kubeconfig")),
     ("--namespace", Some("--namespace")),
     ("-n", Some("--namespace")),
     ("--loglevel", None),
     ("--arena-namespace", None),
 ];
-/// Those without a value: they would show how arena works inside.
+/// Those of every verb of kubectl that a plugin is likely to be given.
+pub const KUBECTL: &Flags = &[
+    ("--context", Some("--context")),
+    ("--kubeconfig", Some("--kubeconfig")),
+    ("--namespace", Some("--namespace")),
+    ("-n", Some("--namespace")),
+];
+/// Those of arena without a value: they would show how arena works inside.
 const IGNORED: [&str; 3] = ["--pprof", "--trace", "--helm-binary"];
 
 /// Arguments in our own words, and what is to be said about them.
@@ -22,8 +33,8 @@ pub struct Translated {
     pub notices: Vec<String>,
 }
 
-/// Brings arena's flags behind the verb, where ours are. The first word is the program.
-pub fn persistent(words: Vec<String>) -> Vec<String> {
+/// Brings flags behind the verb, where ours are. The first word is the program.
+pub fn persistent(words: Vec<String>, flags: &Flags) -> Vec<String> {
     let mut words = words.into_iter();
     let mut done: Vec<String> = words.next().into_iter().collect();
     let (mut moved, mut has_verb) = (Vec::new(), false);
@@ -36,10 +47,10 @@ pub fn persistent(words: Vec<String>) -> Vec<String> {
             break;
         }
         let (flag, value) = word.split_once('=').map_or((word.as_str(), None), |(flag, value)| (flag, Some(value)));
-        if IGNORED.contains(&flag) {
+        if flags == ARENA && IGNORED.contains(&flag) {
             continue;
         }
-        let known = PERSISTENT.iter().find(|(name, _)| *name == flag);
+        let known = flags.iter().find(|(name, _)| *name == flag);
         // Behind the verb only what has another name, or none, needs a hand.
         match known.filter(|(name, ours)| !has_verb || Some(*name) != *ours && *name != "-n") {
             Some((_, ours)) => {
@@ -123,7 +134,8 @@ mod tests {
     }
 
     fn check(line: &str, expected: &str) {
-        assert_eq!(persistent(split(line)).join(" "), expected, "{line}");
+        let flags = if line.starts_with("arena") { ARENA } else { KUBECTL };
+        assert_eq!(persistent(split(line), flags).join(" "), expected, "{line}");
     }
 
     #[test]
@@ -134,6 +146,11 @@ mod tests {
         check("arena get x --config /k -n ml", "arena get x -n ml --kubeconfig=/k");
         check("arena --namespace ml attach x -- ls --config y", "arena attach x --namespace=ml -- ls --config y");
         check("arena --config", "arena");
+        check("kubectl-ronde list -n ml", "kubectl-ronde list -n ml");
+        check("kubectl-ronde -n ml --context=c list --trace", "kubectl-ronde list --trace --namespace=ml --context=c");
+        check("kubectl-ronde --kubeconfig /k get pods -o json", "kubectl-ronde get pods -o json --kubeconfig=/k");
+        check("kubectl-ronde -n ml exec x -- ls -n", "kubectl-ronde exec x --namespace=ml -- ls -n");
+        check("kubectl-ronde run -np 2 python -n 3", "kubectl-ronde run -np 2 python -n 3");
     }
 
     #[test]

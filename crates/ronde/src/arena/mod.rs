@@ -1,7 +1,8 @@
-//! `ronde` by the name of `arena`: how it reads its arguments, how it speaks, and the types of jobs in its words.
+//! `ronde` by other names: how it reads its arguments, how it speaks, and the types of jobs in arena's words.
 //!
 //! Called as `arena` it is the same program with the same verbs; what differs is said here and nowhere else: flags that
-//! stand before the verb, the columns of `list`, one exit code for all that goes wrong.
+//! stand before the verb, the columns of `list`, one exit code for all that goes wrong. Called as `kubectl-ronde`, as kubectl
+//! does for `kubectl ronde`, it takes the flags of kubectl before the verb, and says `kubectl ronde` where it names itself.
 
 pub mod arguments;
 mod types;
@@ -15,6 +16,7 @@ use crate::{environment, printer::Printer};
 #[derive(Debug, Clone, Copy)]
 pub struct Caller {
     pub is_arena: bool,
+    pub is_kubectl: bool,
     started: Instant,
 }
 
@@ -22,12 +24,17 @@ impl Caller {
     /// Reads the name from the first argument.
     pub fn of(program: Option<&OsStr>) -> Self {
         let name = program.and_then(|program| Path::new(program).file_name());
-        Self { is_arena: name == Some(OsStr::new("arena")), started: environment::stopwatch() }
+        let is = |known: &str| name == Some(OsStr::new(known));
+        Self { is_arena: is("arena"), is_kubectl: is("kubectl-ronde"), started: environment::stopwatch() }
     }
 
     /// The name, as in hints.
     pub fn name(self) -> &'static str {
-        if self.is_arena { "arena" } else { "ronde" }
+        match (self.is_arena, self.is_kubectl) {
+            (true, _) => "arena",
+            (_, true) => "kubectl ronde",
+            _ => "ronde",
+        }
     }
 
     /// Tells a person how it goes, in the form that arena's users know.
@@ -52,5 +59,9 @@ mod tests {
         assert!(is_arena("/usr/local/bin/arena"));
         assert!(!is_arena("/opt/arena/ronde"));
         assert!(!Caller::of(None).is_arena);
+        let name = |program: &str| Caller::of(Some(OsStr::new(program))).name();
+        assert_eq!(name("/usr/local/bin/kubectl-ronde"), "kubectl ronde");
+        assert_eq!(name("arena"), "arena");
+        assert_eq!(name("kubectl"), "ronde");
     }
 }

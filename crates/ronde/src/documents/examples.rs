@@ -187,7 +187,8 @@ fn launcher_fault(words: &[String]) -> Option<String> {
 
 fn command_fault(words: &[String]) -> Option<String> {
     let is_cut = words.iter().any(|word| word.contains('…'));
-    let words = if words[0] == "arena" { arguments::persistent(words.to_vec()) } else { words.to_vec() };
+    let words =
+        if words[0] == "arena" { arguments::persistent(words.to_vec(), arguments::ARENA) } else { words.to_vec() };
     let translated = arguments::deprecated(words, &Args::command());
     let error = Args::command().try_get_matches_from(translated.words).err()?;
     let is_fine = is_help(error.kind()) || is_cut && error.kind() == ErrorKind::MissingRequiredArgument;

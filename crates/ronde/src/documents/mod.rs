@@ -8,6 +8,8 @@ mod commands;
 mod examples;
 mod kinds;
 mod metrics;
+mod monitoring;
+mod rights;
 
 use std::path::{Path, PathBuf};
 

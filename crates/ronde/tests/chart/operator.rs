@@ -18,17 +18,21 @@ const CLUSTER: [&str; 2] = ["--kube-version", "1.34.0"];
 
 fn render(helm: &Helm, options: &[&str]) -> Result<String, String> {
     let options = [&["--namespace", "ronde-system"], &CLUSTER[..], options].concat();
-    helm.render_chart(Chart::Operator, "ronde", &options).map(|text| without_definitions(&text))
+    helm.render_chart(Chart::Operator, "ronde", &options).map(|text| without_files(&text))
 }
 
-/// Leaves the names of definitions: what is in them is told by their own pages. Helm 4 ends objects with an empty line.
-fn without_definitions(rendered: &str) -> String {
-    let shorten = |document: &str| match document.split_once("kind: CustomResourceDefinition\n") {
-        None => document.replace("\n\n", "\n"),
-        Some((head, rest)) => {
+/// Leaves the names of definitions and dashboards: what is in them is told elsewhere. Helm 4 ends objects with an empty line.
+fn without_files(rendered: &str) -> String {
+    let shorten = |document: &str| {
+        if let Some((head, rest)) = document.split_once("kind: CustomResourceDefinition\n") {
             let spec = rest.find("\nspec:\n").unwrap();
-            format!("{head}kind: CustomResourceDefinition\n{}\n", &rest[..spec])
+            return format!("{head}kind: CustomResourceDefinition\n{}\n", &rest[..spec]);
         }
+        if let Some((head, data)) = document.split_once("\ndata:\n") {
+            let files = data.lines().filter(|line| !line.starts_with("   ")).map(|line| format!("{line} (…)\n"));
+            return format!("{head}\ndata:\n{}", files.collect::<String>());
+        }
+        document.replace("\n\n", "\n")
     };
     rendered.split("---\n").map(shorten).collect::<Vec<_>>().join("---\n")
 }

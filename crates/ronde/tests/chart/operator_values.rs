@@ -35,6 +35,8 @@ pub const CHANGES: &[&str] = &[
     r#"priorityClassName="system-cluster-critical""#,
     "podDisruptionBudget.enabled=false",
     r#"podDisruptionBudget.maxUnavailable="50%""#,
+    "apiPriority.enabled=false",
+    r#"apiPriority.level="batch""#,
     "networkPolicy.enabled=false",
     r#"networkPolicy.metricsFrom=[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}]"#,
     "networkPolicy.restrictEgress=true",
@@ -46,6 +48,11 @@ pub const CHANGES: &[&str] = &[
     "metrics.serviceMonitor.enabled=true",
     r#"metrics.serviceMonitor.interval="5s",metrics.serviceMonitor.enabled=true"#,
     r#"metrics.serviceMonitor.labels={"release":"prometheus"},metrics.serviceMonitor.enabled=true"#,
+    "metrics.prometheusRule.enabled=true",
+    r#"metrics.prometheusRule.labels={"release":"prometheus"},metrics.prometheusRule.enabled=true"#,
+    "dashboards.enabled=true",
+    r#"dashboards.labels={"dashboards":"team"},dashboards.enabled=true"#,
+    r#"dashboards.annotations={"grafana_folder":"Ronde"},dashboards.enabled=true"#,
 ];
 
 /// Values that are refused.

@@ -13,6 +13,7 @@ fn every_verb_explains_itself() {
         "up --help",
         "down --help",
         "status --help",
+        "doctor --help",
         "backup --help",
         "restore --help",
         "apply --help",
