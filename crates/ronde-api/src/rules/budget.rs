@@ -33,6 +33,8 @@ fn is_amount(value: &str) -> bool {
 mod tests {
     use super::*;
 
+    type Row<'a> = (&'a [(&'a str, &'a str)], Vec<String>);
+
     #[test]
     fn a_budget_is_a_number_or_a_percentage_and_one_of_two() {
         let (least, most) = (JDB_MIN_AVAILABLE, JDB_MAX_UNAVAILABLE);
@@ -40,7 +42,7 @@ mod tests {
             format!("m.annotations[{key}]: {value:?} is neither a number above 0 nor a percentage from 1% to 99%")
         };
         let both = format!("m.annotations[{most}]: cannot be combined with {least}: set one of them");
-        let rows: [(&[(&str, &str)], Vec<String>); 9] = [
+        let rows: [Row<'_>; 9] = [
             (&[], vec![]),
             (&[(least, "3")], vec![]),
             (&[(most, "99%")], vec![]),
