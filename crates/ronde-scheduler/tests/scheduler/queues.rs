@@ -87,10 +87,8 @@ fn limits_on_the_number_of_running_jobs() {
     );
     check_all(
         "of the parent, with what runs beside",
-        &format!(
-            "node a gpu=8; queue p jobs=1; queue q parent=p; queue r parent=p;
-            group o queue=r started; pods o 0 gpu=1 on=a running; group z queue=q; pods z 0 gpu=1"
-        ),
+        "node a gpu=8; queue p jobs=1; queue q parent=p; queue r parent=p;
+         group o queue=r started; pods o 0 gpu=1 on=a running; group z queue=q; pods z 0 gpu=1",
         "admit o
         admit z
         z waits (QueueLimit): queue `p` above `q` is at its limit of 1 running job",
