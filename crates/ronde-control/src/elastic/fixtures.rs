@@ -312,13 +312,16 @@ impl World {
                 self.tell(&update.object, update.status.clone());
             }
         }
-        if let Some(replicas) = plan.replicas {
-            writes += 1;
-            if self.may_write() {
-                self.scale(replicas);
-            }
+        writes + self.follow(plan.replicas)
+    }
+
+    /// Writes the number of workers into the spec, if it is to be another; returns the number of writes.
+    fn follow(&mut self, replicas: Option<i32>) -> usize {
+        let Some(replicas) = replicas else { return 0 };
+        if self.may_write() {
+            self.scale(replicas);
         }
-        writes
+        1
     }
 
     fn kill(&mut self, kill: &Kill) {
