@@ -23,7 +23,7 @@ use super::{
     apply::receipt,
     decide::decide,
     observed::{Capacity, Member, Observed, Request, RequestObject, TRACKING},
-    plan::{Kill, TrainingJobPlan},
+    plan::{Create, Kill, TrainingJobPlan},
     pod::Wiring,
     status_builder::is_live,
 };
@@ -290,9 +290,22 @@ impl World {
                 pod.annotations_mut().insert("ronde.dev/hosts".to_owned(), note.clone());
             }
         }
+        writes += self.create(&plan.create);
+        for update in &plan.scalers {
+            writes += 1;
+            if self.may_write() {
+                self.tell(&update.object, update.status.clone());
+            }
+        }
+        writes + self.follow(plan.replicas)
+    }
+
+    /// Makes pods; returns how many there were to be made.
+    fn create(&mut self, create: &Create) -> usize {
+        let mut writes = 0;
         let (wiring, run) = (Wiring::default(), self.memory().run);
-        let launcher = plan.create.launcher.then(|| wiring.launcher(&self.job, run));
-        let workers: Vec<Pod> = plan.create.workers.iter().map(|name| wiring.worker(&self.job, name, run)).collect();
+        let launcher = create.launcher.then(|| wiring.launcher(&self.job, run));
+        let workers: Vec<Pod> = create.workers.iter().map(|name| wiring.worker(&self.job, name, run)).collect();
         for mut pod in launcher.into_iter().chain(workers) {
             writes += 1;
             if self.may_write() {
@@ -306,13 +319,7 @@ impl World {
                 assert!(self.pods.insert(pod.name_any(), pod).is_none(), "the name was taken");
             }
         }
-        for update in &plan.scalers {
-            writes += 1;
-            if self.may_write() {
-                self.tell(&update.object, update.status.clone());
-            }
-        }
-        writes + self.follow(plan.replicas)
+        writes
     }
 
     /// Writes the number of workers into the spec, if it is to be another; returns the number of writes.
