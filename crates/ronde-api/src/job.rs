@@ -263,6 +263,13 @@ words! {
     }
 }
 
+impl JobPhase {
+    /// Tells whether nothing leads out of it; a job that was aborted may be resumed.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Terminated)
+    }
+}
+
 words! {
     /// The phases of pods, as the status of a job counts them.
     PodPhase {

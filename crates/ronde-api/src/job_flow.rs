@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Duration, JobPhase, JobSpec, TaskStatus};
+use crate::{Duration, JobPhase, JobSpec, TaskStatus, names};
 
 kind! {
     /// A job that flows make jobs from. Nothing runs because of it alone.
@@ -267,6 +267,15 @@ impl JobFlow {
     /// Returns the phase; a flow that no controller has seen waits.
     pub fn phase(&self) -> JobFlowPhase {
         self.status.as_ref().and_then(|status| status.state.phase).unwrap_or(JobFlowPhase::Pending)
+    }
+
+    /// Tells whether the flow has yet to write down how one of its jobs ended: one that is gone before is made again.
+    pub fn awaits_end(&self, job: &str) -> bool {
+        let name = self.metadata.name.as_deref().unwrap_or_default();
+        let is_listed = self.spec.flows.iter().any(|one| names::flow_job(name, &one.name) == job);
+        let mut entries = self.status.iter().flat_map(|status| &status.job_status_list);
+        let is_written = entries.any(|entry| entry.name == job && entry.state.is_some_and(JobPhase::is_final));
+        is_listed && self.metadata.deletion_timestamp.is_none() && !is_written
     }
 }
 

@@ -299,5 +299,5 @@ fn phase(job: &Job) -> JobPhase {
 
 /// A job that was aborted may be resumed: it has not ended.
 fn is_final(job: &Job) -> bool {
-    matches!(phase(job), JobPhase::Completed | JobPhase::Failed | JobPhase::Terminated)
+    phase(job).is_final()
 }

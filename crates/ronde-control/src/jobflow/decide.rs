@@ -85,14 +85,6 @@ pub fn questions(seen: &ObservedFlow<'_>) -> BTreeSet<Question> {
     waiting.into_iter().flat_map(|(flow, target)| target_questions(seen, flow, target).unwrap_or_default()).collect()
 }
 
-/// Tells whether a flow has yet to write down how one of its jobs ended: one that is gone before is made again.
-pub fn awaits_end(flow: &JobFlow, job: &str) -> bool {
-    let is_listed = flow.spec.flows.iter().any(|one| names::flow_job(&flow.name_any(), &one.name) == job);
-    let mut entries = flow.status.iter().flat_map(|status| &status.job_status_list);
-    let is_written = entries.any(|entry| entry.name == job && entry.state.is_some_and(is_final));
-    is_listed && flow.metadata.deletion_timestamp.is_none() && !is_written
-}
-
 fn next_status(seen: &ObservedFlow<'_>, before: &JobFlowStatus, now: Timestamp) -> JobFlowStatus {
     let mut status = JobFlowStatus { conditions: before.conditions.clone(), ..JobFlowStatus::default() };
     for flow in &seen.flow.spec.flows {
@@ -113,7 +105,7 @@ fn next_entry(seen: &ObservedFlow<'_>, before: &JobFlowStatus, flow: &Flow, now:
     let name = seen.job_name(&flow.name);
     let known = before.job_status_list.iter().find(|entry| entry.name == name);
     // What has ended has ended: a cache of an earlier time does not bring it back.
-    if let Some(known) = known.filter(|known| known.state.is_some_and(is_final)) {
+    if let Some(known) = known.filter(|known| known.state.is_some_and(JobPhase::is_final)) {
         return Some(known.clone());
     }
     let job = seen.jobs.get(&name);
@@ -131,7 +123,7 @@ fn next_entry(seen: &ObservedFlow<'_>, before: &JobFlowStatus, flow: &Flow, now:
     if let Some(job) = job {
         let status = job.status.clone().unwrap_or_default();
         entry.start_timestamp.clone_from(&job.metadata.creation_timestamp);
-        entry.end_timestamp = status.state.last_transition_time.filter(|_| is_final(phase));
+        entry.end_timestamp = status.state.last_transition_time.filter(|_| phase.is_final());
         entry.restart_count = status.retry_count;
     }
     Some(entry)
@@ -169,10 +161,6 @@ fn list_of(status: &mut JobFlowStatus, phase: Option<JobPhase>) -> &mut Vec<Stri
 
 fn phase_of(job: &Job) -> JobPhase {
     job.status.as_ref().and_then(|status| status.state.phase).unwrap_or(JobPhase::Pending)
-}
-
-fn is_final(phase: JobPhase) -> bool {
-    matches!(phase, JobPhase::Completed | JobPhase::Failed | JobPhase::Terminated)
 }
 
 fn state(seen: &ObservedFlow<'_>, status: &JobFlowStatus) -> JobFlowState {
@@ -343,7 +331,7 @@ impl<'a> ObservedFlow<'a> {
     /// Returns the jobs that are due: listed and not ended, or ready to be.
     fn due(&self) -> impl Iterator<Item = &'a Flow> {
         self.flow.spec.flows.iter().filter(|flow| match self.entry(&flow.name) {
-            Some(entry) => !entry.state.is_some_and(is_final) && !self.jobs.contains_key(&entry.name),
+            Some(entry) => !entry.state.is_some_and(JobPhase::is_final) && !self.jobs.contains_key(&entry.name),
             None => self.are_targets_met(flow) && !self.jobs.contains_key(&self.job_name(&flow.name)),
         })
     }

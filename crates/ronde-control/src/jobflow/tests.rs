@@ -12,7 +12,7 @@ use ronde_api::{Job, JobFlow, JobFlowPhase, JobFlowStatus, JobPhase, JobTemplate
 use serde_json::{Value, json};
 
 use super::{
-    decide::{ObservedFlow, awaits_end, decide, questions},
+    decide::{ObservedFlow, decide, questions},
     probe::{ProbedPod, Question},
 };
 use crate::reconcile::Step;
@@ -253,11 +253,11 @@ fn what_has_ended_does_not_run_again_and_what_has_not_does() {
 fn the_end_of_a_job_is_awaited_until_it_is_written_down() {
     let mut world = World::new(&diamond());
     world.settle();
-    assert!(awaits_end(&world.flow, "f-a") && !awaits_end(&world.flow, "f-x"), "only its own jobs");
+    assert!(world.flow.awaits_end("f-a") && !world.flow.awaits_end("f-x"), "only its own jobs");
     world.becomes("a", JobPhase::Completed);
-    assert!(!awaits_end(&world.flow, "f-a") && awaits_end(&world.flow, "f-b"));
+    assert!(!world.flow.awaits_end("f-a") && world.flow.awaits_end("f-b"));
     world.flow.spec.flows.retain(|one| one.name != "b");
-    assert!(!awaits_end(&world.flow, "f-b"), "it would not be made again");
+    assert!(!world.flow.awaits_end("f-b"), "it would not be made again");
 }
 
 #[test]

@@ -54,15 +54,9 @@ use ronde_runtime::{
     watch::{Caches, Change, Key, Kinds},
 };
 
-use self::{
-    member::Member,
-    memory::Memory,
-    observed::{Observed, is_final},
-    plan::VcJobPlan,
-};
+use self::{member::Member, memory::Memory, observed::Observed, plan::VcJobPlan};
 use crate::{
     commands::{is_for, put_in_order},
-    jobflow::decide::awaits_end,
     metrics::JOB_RESTARTS,
     reconcile::{StatusFirst, Step, reconcile, refusals::Refusals},
     ssh_keys::KeySource,
@@ -300,14 +294,14 @@ async fn expire(ctx: &Ctx, job: &Job, now: Timestamp) -> Result<Option<SignedDur
 fn is_awaited(ctx: &Ctx, job: &Job) -> bool {
     let Some(owner) = controller_of(&job.metadata).filter(|owner| owner.kind == "JobFlow") else { return false };
     let flow = ctx.caches.get::<JobFlow>(&Key::new(job.namespace().unwrap_or_default(), &owner.name));
-    flow.is_some_and(|flow| flow.uid().as_ref() == Some(&owner.uid) && awaits_end(&flow, &job.name_any()))
+    flow.is_some_and(|flow| flow.uid().as_ref() == Some(&owner.uid) && flow.awaits_end(&job.name_any()))
 }
 
 /// Returns how long a job still has, if it has ended and is not to stay for ever.
 fn time_left(job: &Job, now: Timestamp) -> Option<SignedDuration> {
     let seconds = job.spec.ttl_seconds_after_finished?;
     let state = &job.status.as_ref()?.state;
-    let ended = state.last_transition_time.as_ref().filter(|_| state.phase.is_some_and(is_final))?;
+    let ended = state.last_transition_time.as_ref().filter(|_| state.phase.is_some_and(JobPhase::is_final))?;
     Some(ended.0.duration_since(now) + SignedDuration::from_secs(i64::from(seconds)))
 }
 

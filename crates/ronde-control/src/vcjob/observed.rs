@@ -102,8 +102,3 @@ pub fn is_past_group(memory: &Memory, group: &PodGroup) -> bool {
 pub fn is_live(phase: JobPhase) -> bool {
     matches!(phase, JobPhase::Pending | JobPhase::Running | JobPhase::Restarting)
 }
-
-/// Tells whether nothing leads out of a phase.
-pub fn is_final(phase: JobPhase) -> bool {
-    matches!(phase, JobPhase::Completed | JobPhase::Failed | JobPhase::Terminated)
-}

@@ -14,7 +14,7 @@ use super::{
     depends, group,
     member::Member,
     memory::Memory,
-    observed::{Observed, is_final, is_live, is_past_group},
+    observed::{Observed, is_live, is_past_group},
     plugins::Plugins,
     pod, volumes,
 };
@@ -67,7 +67,7 @@ pub fn plan(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> VcJobPlan 
         group: group_plan(seen, memory, phase),
         ..VcJobPlan::default()
     };
-    if is_final(phase) && memory.applied.is_some() {
+    if phase.is_final() && memory.applied.is_some() {
         plan.objects = Objects::Delete;
     }
     if matches!(phase, JobPhase::Pending | JobPhase::Running) {
@@ -85,7 +85,7 @@ pub fn done_commands(seen: &Observed<'_>, memory: &Memory) -> Vec<Arc<Command>> 
 fn is_known(seen: &Observed<'_>, memory: &Memory, phase: JobPhase, member: &Member) -> bool {
     let is_remembered = member.has_succeeded() && memory.has_succeeded(&member.task, member.index);
     // An eviction that asked for an action has had it: else there would be no plan but another status.
-    is_final(phase) || is_remembered || member.is_deleted() || !seen.is_present(memory, member)
+    phase.is_final() || is_remembered || member.is_deleted() || !seen.is_present(memory, member)
 }
 
 fn is_to_go(seen: &Observed<'_>, memory: &Memory, phase: JobPhase, member: &Member) -> bool {

@@ -26,7 +26,7 @@ use ronde_runtime::pods::{disruption::Disruption, time};
 use super::{
     changes, events,
     memory::{Disrupted, Memory, NotedOccasion, Scope},
-    observed::{Observed, is_final, is_live},
+    observed::{Observed, is_live},
     occurrence::{self, Occurrence},
     plugins::Plugins,
     policy::{self, Question},
@@ -86,7 +86,7 @@ impl<'a> StatusBuilder<'a> {
         if self.status.state.phase.is_none() {
             self.enter(JobPhase::Pending, Cause::new("", ""));
         }
-        if is_final(self.phase()) {
+        if self.phase().is_final() {
             return;
         }
         self.status.min_available = self.seen.spec().min_available;
@@ -155,7 +155,7 @@ impl<'a> StatusBuilder<'a> {
             return false;
         }
         let is_answered = self.obey() || is_live(self.phase()) && self.apply_policies();
-        if !is_final(self.phase()) {
+        if !self.phase().is_final() {
             self.look_at_spec();
             self.memory.generation = self.seen.job.metadata.generation;
         }

@@ -5,11 +5,7 @@ use std::collections::BTreeMap;
 use ronde_api::{JobPhase, JobStatus, PodPhase, TaskStatus};
 use ronde_runtime::pods::state::PodState;
 
-use super::{
-    member::Member,
-    memory::Memory,
-    observed::{Observed, is_final},
-};
+use super::{member::Member, memory::Memory, observed::Observed};
 
 /// How many pods are in which state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,7 +66,7 @@ impl Tally {
 
     /// Puts the numbers into a status. What a job had at its end it keeps, also when its pods are removed.
     pub fn write(mut self, status: &mut JobStatus, was: Option<JobPhase>) {
-        if was.is_some_and(is_final) {
+        if was.is_some_and(JobPhase::is_final) {
             (self.succeeded, self.failed) = (status.succeeded, status.failed);
             self.tasks = std::mem::take(&mut status.task_status_count);
             for task in self.tasks.values_mut() {

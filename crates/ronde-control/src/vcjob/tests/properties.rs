@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::vcjob::{
     fixtures::{World, task},
-    observed::{is_final, is_live},
+    observed::is_live,
     phase as phase_of,
 };
 
@@ -175,7 +175,7 @@ proptest! {
             if let Some(ended) = ended {
                 prop_assert_eq!(now, ended, "nothing leads out of an end");
             }
-            ended = Some(now).filter(|now| is_final(*now));
+            ended = Some(now).filter(|now| now.is_final());
             for pod in world.pods.values().filter(|pod| phase(pod) == "Succeeded") {
                 let version = pod.annotations()[names::JOB_VERSION].parse().unwrap();
                 let runs = succeeded.entry((version, pod.name_any())).or_default();
@@ -185,12 +185,12 @@ proptest! {
         }
         calm_down(&mut world);
         let last = phase_of(&world.job);
-        prop_assert!(matches!(last, JobPhase::Running | JobPhase::Aborted) || is_final(last), "stuck in {}", last);
+        prop_assert!(matches!(last, JobPhase::Running | JobPhase::Aborted) || last.is_final(), "stuck in {}", last);
         if !is_live(last) {
             prop_assert!(world.group.is_none());
             prop_assert!(world.pods.values().all(|pod| matches!(phase(pod), "Succeeded" | "Failed")), "{}", world.show_pods());
         }
-        if is_final(last) {
+        if last.is_final() {
             prop_assert!(world.pods.values().all(|pod| pod.finalizers().is_empty()), "a pod is waited for");
         }
         prop_assert!(world.commands.is_empty());
