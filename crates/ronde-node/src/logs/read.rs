@@ -100,12 +100,15 @@ struct LogReader {
     begins: [bool; 2],
     /// How many bytes may still be sent.
     left: u64,
+    /// How many bytes may still be read: who does not follow a log gets what was in it at the beginning.
+    unread: u64,
 }
 
 impl LogReader {
     fn new(folder: PathBuf, attempt: u32, options: LogOptions) -> Self {
         let left = options.limit_bytes.unwrap_or(u64::MAX);
-        Self { folder, attempt, options, files: VecDeque::new(), partial: Vec::new(), begins: [true; 2], left }
+        let (files, partial, begins) = (VecDeque::new(), Vec::new(), [true; 2]);
+        Self { folder, attempt, options, files, partial, begins, left, unread: u64::MAX }
     }
 
     /// Reads on; `is_last` says that what is there now is all there will be.
@@ -117,7 +120,8 @@ impl LogReader {
         let mut out = Vec::new();
         while out.is_empty() && self.left > 0 {
             let Some(file) = self.files.front_mut() else { break };
-            let count = file.read(&mut block)?;
+            let count = file.take(self.unread).read(&mut block)?;
+            self.unread -= count as u64;
             self.take_block(&block[..count], &mut out);
             if count == 0 && !self.next_file(&mut out)? {
                 if is_last {
@@ -136,10 +140,16 @@ impl LogReader {
     /// Opens all files, and goes to where the lines begin that are asked for.
     fn open(&mut self) -> io::Result<()> {
         let mut files = self.files_after(None)?;
+        let mut ends = files.iter().map(|file| Ok(file.metadata()?.len())).collect::<io::Result<Vec<_>>>()?;
         if let Some(lines) = self.options.tail_lines.filter(|_| !files.is_empty()) {
-            let (index, at) = tail::find_start(files.make_contiguous(), lines)?;
+            let (index, at) = tail::find_start(files.make_contiguous(), &ends, lines)?;
             files.drain(..index);
+            ends.drain(..index);
             files[0].seek(SeekFrom::Start(at))?;
+            ends[0] -= at;
+        }
+        if !self.options.follow {
+            self.unread = ends.iter().sum();
         }
         self.files = files;
         Ok(())

@@ -9,11 +9,11 @@ use super::record::Record;
 /// Several times the longest record.
 const BLOCK_BYTES: u64 = 128 << 10;
 
-/// Returns the file and the place in it that `lines` lines follow; `files` are oldest first.
-pub fn find_start(files: &[File], lines: u64) -> io::Result<(usize, u64)> {
+/// Returns the file and the place in it that `lines` lines follow; `files` are oldest first, and end at `ends`.
+pub fn find_start(files: &[File], ends: &[u64], lines: u64) -> io::Result<(usize, u64)> {
     let mut found = 0;
-    for (index, file) in files.iter().enumerate().rev() {
-        if let Some(at) = start_in(file, lines, &mut found)? {
+    for (index, (file, end)) in files.iter().zip(ends).enumerate().rev() {
+        if let Some(at) = start_in(file, *end, lines, &mut found)? {
             return Ok((index, at));
         }
     }
@@ -21,8 +21,7 @@ pub fn find_start(files: &[File], lines: u64) -> io::Result<(usize, u64)> {
 }
 
 /// Goes back through one file; none if lines before it are wanted too.
-fn start_in(file: &File, lines: u64, found: &mut u64) -> io::Result<Option<u64>> {
-    let mut end = file.metadata()?.len();
+fn start_in(file: &File, mut end: u64, lines: u64, found: &mut u64) -> io::Result<Option<u64>> {
     let mut block = Vec::new();
     while end > 0 {
         let start = end.saturating_sub(BLOCK_BYTES);

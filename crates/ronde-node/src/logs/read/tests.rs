@@ -126,6 +126,25 @@ async fn older_files_come_first_and_a_tail_may_reach_into_them() {
     }
 }
 
+#[test]
+fn who_does_not_follow_gets_what_was_there_at_the_beginning() {
+    for (tail_lines, expected) in [(None, 20), (Some(18), 18), (Some(30), 20)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut writer = LogWriter::new(folder.path(), 0);
+        // More than a block, so that there is something to write between two of them.
+        let line = format!("{}\n", "x".repeat(10_000));
+        (0..20).for_each(|_| writer.write(Output::Stdout, line.as_bytes(), at(0)));
+        let options = LogOptions { tail_lines, ..LogOptions::default() };
+        let mut reader = LogReader::new(folder.path().to_owned(), 0, options);
+        let mut found = Vec::new();
+        while let Read::Some(bytes) = reader.read_some(true).expect("a log") {
+            found.extend_from_slice(&bytes);
+            writer.write(Output::Stdout, b"late\n", at(0));
+        }
+        assert_eq!(String::from_utf8(found).expect("text"), line.repeat(expected), "{tail_lines:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_log_is_followed_until_its_run_ends() {
     let folder = tempfile::tempdir().expect("a folder");
