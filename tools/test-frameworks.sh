@@ -32,7 +32,7 @@ try() {
         return
     fi
     shift
-    "$environment/bin/python" -m pytest -q -p no:cacheprovider "${files[@]}" python/tests/test_types.py "$@"
+    "$environment/bin/python" -m pytest -q -p no:cacheprovider "${files[@]}" python/tests/test_{pages,types}.py "$@"
 }
 
 # seeds: what users know, with its own scripts, as jobs on a cluster of this machine
