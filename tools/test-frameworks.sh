@@ -19,7 +19,7 @@ export PYTHONPATH RONDE_HOROVODRUN OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 try() {
     local environment files=("python/tests/test_${1%%-[0-9]*}.py")
     case $1 in
-    jax) files+=(python/tests/test_keras.py) ;;
+    jax | tensorflow) files+=(python/tests/test_keras.py) ;;
     keras-torch) files=(python/tests/test_keras.py python/tests/test_torch_distributed{,_elastic}.py) ;;
     torch)
         # Newer than what the machine may have: the environment that Keras needs.
@@ -32,7 +32,7 @@ try() {
         return
     fi
     shift
-    "$environment/bin/python" -m pytest -q -p no:cacheprovider "${files[@]}" python/tests/test_types.py "$@"
+    "$environment/bin/python" -m pytest -q -p no:cacheprovider "${files[@]}" python/tests/test_{pages,types}.py "$@"
 }
 
 # seeds: what users know, with its own scripts, as jobs on a cluster of this machine
@@ -46,7 +46,10 @@ seeds() {
 }
 
 case $which in
-short) try tensorflow -k 'at_once_and_in_graphs or any_order or keras_trains or mnist_lm or elastic' ;;
+short)
+    try tensorflow --deselect python/tests/test_keras.py \
+        -k 'at_once_and_in_graphs or any_order or keras_trains or mnist_lm or elastic'
+    ;;
 all)
     try tensorflow
     try jax

@@ -1,6 +1,6 @@
-"""Keras 3 on JAX and on PyTorch, without TensorFlow: optimizers, callbacks, saved models, elastic states.
+"""Keras 3 on every backend, the same for all: optimizers, callbacks, saved models, elastic states.
 
-What Keras does on TensorFlow is tested in `test_tensorflow.py`.
+What is Keras's on TensorFlow alone, Keras 2 too, is tested in `test_tensorflow.py`.
 """
 
 import importlib.util
@@ -11,14 +11,14 @@ from conftest import Job
 if importlib.util.find_spec("keras") is None:
     pytest.skip("Keras is not installed", allow_module_level=True)
 
-BACKENDS = [name for name in ("jax", "torch") if importlib.util.find_spec(name) is not None]
+BACKENDS = [name for name in ("jax", "tensorflow", "torch") if importlib.util.find_spec(name) is not None]
 if not BACKENDS:
-    pytest.skip("neither JAX nor PyTorch is installed", allow_module_level=True)
+    pytest.skip("none of JAX, TensorFlow and PyTorch is installed", allow_module_level=True)
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request):
-    return {"KERAS_BACKEND": request.param, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return {"KERAS_BACKEND": request.param, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
 def test_a_model_trains_alike_on_all_ranks_and_goes_on_after_it_was_saved(ring, tmp_path, backend):
@@ -26,7 +26,7 @@ def test_a_model_trains_alike_on_all_ranks_and_goes_on_after_it_was_saved(ring, 
         import horovod.keras as hvd
         import keras
 
-        assert "tensorflow" not in sys.modules
+        assert ("tensorflow" in sys.modules) == (keras.backend.backend() == "tensorflow")
         hvd.init()
         rank = hvd.rank()
         keras.utils.set_random_seed(rank)
@@ -100,7 +100,12 @@ def test_gradients_of_groups_and_of_a_ranks_own_variables(ring, backend):
         assert step(op=hvd.Sum) == [-3.0, -6.0, -9.0]
         local = step(lambda optimizer, variables: optimizer.register_local_var(variables[1]))
         assert local == [-1.5, -(rank + 1.0), -4.5], local
-        for mistake in ({"backward_passes_per_step": 2}, {"groups": -1}, {"op": hvd.Adasum}):
+        partial = hvd.PartialDistributedOptimizer(keras.optimizers.SGD(1.0), local_layers=None)
+        assert type(partial).__name__ == "SGD"
+        mistakes = [{"groups": -1}, {"op": hvd.Adasum}]
+        if keras.backend.backend() != "tensorflow":
+            mistakes.append({"backward_passes_per_step": 2})
+        for mistake in mistakes:
             try:
                 step(**mistake)
             except (NotImplementedError, ValueError):

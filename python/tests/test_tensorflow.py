@@ -50,8 +50,9 @@ def test_operations_at_once_and_in_graphs(ring):
             assert shares[1].numpy().tolist() == [[1, 1]]
             scaled = wrap(lambda x: hvd.allreduce(x, op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0))(tf.ones(4))
             assert scaled.numpy().tolist() == [6.0] * 4
-            small = wrap(lambda x: hvd.allreduce(x, compression=hvd.Compression.fp16))(tf.constant([1 / 3]))
-            assert small.dtype == tf.float32 and abs(small.numpy()[0] - 1 / 3) < 1e-3
+            for compression in (hvd.Compression.fp16, hvd.Compression.bf16):
+                small = wrap(lambda x: hvd.allreduce(x, compression=compression))(tf.constant([1 / 3]))
+                assert small.dtype == tf.float32 and 0 < abs(small.numpy()[0] - 1 / 3) < 3e-3
             assert wrap(lambda x: hvd.allreduce(x, op=hvd.Sum))(tf.zeros([0, 3])).shape == (0, 3)
             slices = tf.IndexedSlices(tf.ones([1, 2]) * rank, tf.constant([rank]), dense_shape=tf.constant([3, 2]))
             sparse = wrap(lambda x: hvd.allreduce(x))(slices)
@@ -90,6 +91,92 @@ def test_gradients_of_operations(ring):
             assert gradient(wrap(lambda x: hvd.broadcast(x, 1)), x) == [[1.5 * rank] * 2] * 2
             assert gradient(wrap(hvd.alltoall), x) == [[1.0, 1.0], [2.0, 2.0]]
             assert gradient(wrap(lambda x: hvd.reducescatter(x, op=hvd.Sum)), x) == [[2.0, 2.0], [4.0, 4.0]]
+
+    ring(2).run(body, **QUIET)
+
+
+def test_shapes_are_known_in_graphs_as_far_as_ranks_cannot_differ(ring):
+    def body():
+        import horovod.tensorflow as hvd
+        import tensorflow as tf
+
+        hvd.init()
+
+        @tf.function(input_signature=[tf.TensorSpec([4, None, 3])])
+        def look(x):
+            shapes = {
+                "allreduce": hvd.allreduce(x).shape,
+                "grouped_allreduce": hvd.grouped_allreduce([x, x[0]])[1].shape,
+                "broadcast": hvd.broadcast(x, 0).shape,
+                "allgather": hvd.allgather(x).shape,
+                "grouped_allgather": hvd.grouped_allgather([x, x])[1].shape,
+                "reducescatter": hvd.reducescatter(x).shape,
+                "alltoall": hvd.alltoall(x).shape,
+                "size_op": hvd.size_op().shape,
+            }
+            expected = {"grouped_allreduce": [None, 3], "size_op": []}
+            expected.update(dict.fromkeys(["allreduce", "broadcast"], [4, None, 3]))
+            for name, shape in shapes.items():
+                assert shape.as_list() == expected.get(name, [None, None, 3]), (name, shape)
+            return x
+
+        look(tf.ones([4, 2, 3]))
+
+    ring(2).run(body, **QUIET)
+
+
+def test_names_are_the_same_in_whatever_order_functions_are_traced(ring):
+    def body():
+        import horovod.tensorflow as hvd
+        import tensorflow as tf
+
+        hvd.init()
+        rank = hvd.rank()
+        total = lambda x: hvd.allreduce(x, op=hvd.Sum)  # noqa: E731
+        steps = [tf.function(lambda x, number=number: total(x + number) * total(x)) for number in range(3)]
+        x = tf.fill([2], float(rank))
+        # Tracing starts no operation.
+        for step in steps if rank else reversed(steps):
+            step.get_concrete_function(x)
+        for number, step in enumerate(steps):
+            assert step(x).numpy().tolist() == [2.0 * number + 1] * 2
+
+        everything = tf.function(lambda x: [step(x) for step in steps])
+        assert [each.numpy()[0] for each in everything(x)] == [1.0, 3.0, 5.0]
+
+    ring(2).run(body, **QUIET)
+
+
+def test_what_xla_compiles_is_refused_with_a_sentence(ring):
+    def body():
+        import horovod.tensorflow as hvd
+        import tensorflow as tf
+
+        hvd.init()
+        inner = tf.function(lambda x: hvd.allreduce(x))
+        for function in (hvd.allreduce, inner, lambda x: hvd.alltoall(x)):
+            try:
+                tf.function(function, jit_compile=True)(tf.ones(2))
+            except NotImplementedError as error:
+                assert "jit_compile=False" in str(error), error
+            else:
+                raise AssertionError("it was compiled")
+        assert inner(tf.ones(2)).numpy().tolist() == [1.0, 1.0]
+
+    ring(2).run(body, **QUIET)
+
+
+def test_arrays_and_lists_are_tensors(ring):
+    def body():
+        import horovod.tensorflow as hvd
+
+        hvd.init()
+        for value in (np.ones(2, "float32"), [1.0, 1.0]):
+            assert hvd.allreduce(value).numpy().tolist() == [1.0, 1.0]
+            assert hvd.allgather(value).numpy().tolist() == [1.0] * 4
+            assert hvd.broadcast(value, 0).numpy().tolist() == [1.0, 1.0]
+            assert hvd.alltoall(value).numpy().tolist() == [1.0, 1.0]
+            assert hvd.reducescatter(value).numpy().tolist() == [1.0]
 
     ring(2).run(body, **QUIET)
 
@@ -240,7 +327,14 @@ def test_tapes_and_optimizers_average_what_ranks_have_found(ring):
             assert dense[2].tolist() == [[0.5, 0.5]] * 2 + [[0.0, 0.0]] * 2, dense
 
         for wrap in (lambda function: function, tf.function):
-            for options in ({}, {"groups": 2}, {"groups": [[variables[0], variables[1]]]}, {"sparse_as_dense": True}):
+            for options in (
+                {},
+                {"groups": 2},
+                {"groups": [[variables[0], variables[1]]]},
+                {"sparse_as_dense": True},
+                {"sparse_as_dense": True, "gradient_predivide_factor": 2.0},
+                {"compression": hvd.Compression.bf16},
+            ):
 
                 @wrap
                 def step():

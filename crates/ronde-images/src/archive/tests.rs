@@ -15,6 +15,39 @@ fn skopeo(arguments: &[&str]) -> String {
 }
 
 #[test]
+fn what_buildah_writes_is_read() {
+    if !rustix::process::geteuid().is_root() || Command::new("buildah").arg("--version").output().is_err() {
+        return skip("`buildah` is not installed, or this is not root");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name).display().to_string();
+    let buildah = |arguments: &[&str]| {
+        let (root, run) = (path("root"), path("run"));
+        let storage = ["--storage-driver", "vfs", "--root", &root, "--runroot", &run];
+        let output = Command::new("buildah").args(storage).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    fs::write(path("file"), "hello").unwrap();
+    let container = buildah(&["from", "scratch"]);
+    buildah(&["copy", &container, &path("file"), "/file"]);
+    buildah(&["config", "--cmd", "/file", &container]);
+    for (number, format) in ["oci-archive", "docker-archive", "oci"].iter().enumerate() {
+        let to = path(&format!("image-{number}"));
+        let tag = if *format == "oci" { "1" } else { "example.org/team/app:1" };
+        buildah(&["commit", "-q", &container, &format!("{format}:{to}:{tag}")]);
+        let store = Store::new(place.path().join(format!("store-{number}")));
+        let name = "app:2".parse().unwrap();
+        let mut file = fs::File::open(&to).unwrap();
+        let input = if *format == "oci" { Input::Folder(to.as_ref()) } else { Input::Stream(&mut file) };
+        load(&store.adding().unwrap(), input, Some(&name), &Quiet).unwrap();
+        let image = store.find(&name).unwrap().unwrap();
+        assert_eq!(image.read_file("file").as_deref(), Some("hello"), "{format}");
+        assert_eq!(image.config.config.cmd, ["/file"], "{format}");
+    }
+}
+
+#[test]
 fn skopeo_reads_what_is_saved_and_we_read_what_it_copies() {
     if Command::new("skopeo").arg("--version").output().is_err() {
         return skip("`skopeo` is not installed");

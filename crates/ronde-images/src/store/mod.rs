@@ -186,6 +186,11 @@ impl Store {
         Removing::begin(self)
     }
 
+    /// Begins to remove, unless somebody adds at this moment.
+    pub fn try_removing(&self) -> Result<Option<Removing>, StoreError> {
+        Removing::try_begin(self)
+    }
+
     fn index(&self) -> Result<Index, StoreError> {
         Index::read(&self.folder)
     }

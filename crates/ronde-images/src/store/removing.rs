@@ -40,9 +40,25 @@ pub struct Removed {
 }
 
 impl Removing {
+    /// Waits until nobody adds.
     pub(super) fn begin(store: &Store) -> Result<Self, StoreError> {
+        let lock = Self::open_lock(store)?;
+        lock::exclusive(&lock)?;
+        Self::alone(store, lock)
+    }
+
+    /// Returns nothing if somebody adds.
+    pub(super) fn try_begin(store: &Store) -> Result<Option<Self>, StoreError> {
+        let lock = Self::open_lock(store)?;
+        if lock::try_exclusive(&lock)? { Self::alone(store, lock).map(Some) } else { Ok(None) }
+    }
+
+    fn open_lock(store: &Store) -> Result<OwnedFd, StoreError> {
         fs::create_dir_all(&store.folder)?;
-        let lock = lock::take(&store.folder.join("work.lock"))?;
+        Ok(lock::open(&store.folder.join("work.lock"))?)
+    }
+
+    fn alone(store: &Store, lock: OwnedFd) -> Result<Self, StoreError> {
         sweep(store)?;
         make_folders(store)?;
         Ok(Self { store: store.clone(), _lock: lock })

@@ -63,6 +63,17 @@ fn what_is_used_stays() {
 }
 
 #[test]
+fn nothing_is_removed_while_somebody_adds() {
+    let place = tempfile::tempdir().unwrap();
+    let store = Store::new(place.path());
+    let adding = store.adding().unwrap();
+    assert!(store.try_removing().unwrap().is_none());
+    drop(adding);
+    let removing = store.try_removing().unwrap();
+    assert!(removing.is_some() && store.try_removing().unwrap().is_none());
+}
+
+#[test]
 fn what_a_killed_process_left_is_swept() {
     let place = tempfile::tempdir().unwrap();
     let store = Store::new(place.path());

@@ -51,6 +51,20 @@ async fn images_share_layers_and_may_be_in_dockers_format() {
 }
 
 #[tokio::test]
+async fn layers_may_be_packed_by_zstd() {
+    let Some(world) = world() else { return };
+    let registry = world.registry();
+    let options = ["--dest-compress", "--dest-compress-format", "zstd"];
+    let name = registry.push(&world.image("one", 2), "team/app:1", &options);
+    world.pull(&name).await.unwrap();
+    let image = world.find(&name).unwrap();
+    assert!(image.manifest.layers.iter().all(|layer| layer.media_type.ends_with("tar+zstd")), "{:?}", image.manifest);
+    for (number, layer) in image.layers.iter().enumerate() {
+        assert_eq!(fs_err::metadata(layer.join(format!("file-{number}"))).unwrap().len(), LAYER_SIZE as u64);
+    }
+}
+
+#[tokio::test]
 async fn two_pulls_at_once_fetch_everything_once() {
     let Some(world) = world() else { return };
     let (_registry, name) = world.filled_registry();

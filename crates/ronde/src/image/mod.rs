@@ -15,7 +15,7 @@ use ronde_images::{
     pull::PullError,
     reference,
     registry::RegistryError,
-    store::{Quiet, Removed, StoreError},
+    store::{Quiet, Removed, Removing, StoreError},
 };
 use ronde_node::machine::rootless;
 use ronde_process::Alone;
@@ -182,7 +182,7 @@ fn remove(store: &Store, images: &[String], node: &Path, context: &Context) -> R
     if !store.folder().exists() {
         return names.first().map_or(Ok(()), |name| Err(failed(StoreError::Missing(name.familiar()))));
     }
-    let removing = store.removing().map_err(failed)?;
+    let removing = begin_to_remove(store, context)?;
     for name in &names {
         let removed = removing.remove(name, &|| ronde_node::images::choice::in_use(node)).map_err(failed)?;
         tell(&removed, context);
@@ -190,11 +190,20 @@ fn remove(store: &Store, images: &[String], node: &Path, context: &Context) -> R
     Ok(())
 }
 
+/// Nothing is removed while images come; whoever has to wait for that is told.
+fn begin_to_remove(store: &Store, context: &Context) -> Result<Removing, ImageError> {
+    if let Some(removing) = store.try_removing().map_err(failed)? {
+        return Ok(removing);
+    }
+    context.printer.say("waiting for a pull or load to finish");
+    store.removing().map_err(failed)
+}
+
 fn prune(store: &Store, node: &Path, context: &Context) -> Result<(), ImageError> {
     if !store.folder().exists() {
         return Ok(());
     }
-    let removing = store.removing().map_err(failed)?;
+    let removing = begin_to_remove(store, context)?;
     let removed = removing.prune(&|| ronde_node::images::choice::in_use(node)).map_err(failed)?;
     tell(&removed, context);
     context.printer.say(format_args!("freed {}", size(removed.bytes)));

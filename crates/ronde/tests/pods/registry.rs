@@ -220,6 +220,8 @@ fn a_private_image_is_pulled_with_the_secrets_of_its_pod_or_account() {
     for text in ["Pulling image", "Failed to pull image", "Error: ErrImagePull", "Back-off pulling image"] {
         place.until_event("stranger", text);
     }
+    place.home.succeed(&format!("kubectl run never --image {} --image-pull-policy Never", place.image("team/app:1")));
+    place.until_waiting("never", "ErrImageNeverPull");
     // 2. With one it is, and what is not there is told.
     place.run("member", "team/app:1", &["absent", "team"]);
     place.until_ready("member");

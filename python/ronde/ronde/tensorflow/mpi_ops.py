@@ -171,10 +171,11 @@ def _variable_name(variable):
 
 def alltoall(tensor, splits=None, name=None, ignore_name_scope=False, process_set=global_process_set):
     """Rows to each member, as many as `splits` says; with splits also how many came from each."""
+    tensor = _tensor(tensor)
     rows = tf.convert_to_tensor(np.zeros(0, np.int32) if splits is None else splits, dtype=tf.int32)
     if rows.shape.rank not in (None, 1):
         raise ValueError("alltoall expects a 1D splits tensor")
-    output, received = _run("HorovodAlltoall", [_tensor(tensor), rows], name, ignore_name_scope, process_set)
+    output, received = _run("HorovodAlltoall", [tensor, rows], name, ignore_name_scope, process_set)
     if tensor.shape.rank is not None:
         output = tf.ensure_shape(output, [None, *tensor.shape[1:]])
     return output if splits is None else (output, received)
