@@ -269,6 +269,12 @@ impl JobFlow {
         self.status.as_ref().and_then(|status| status.state.phase).unwrap_or(JobFlowPhase::Pending)
     }
 
+    /// Tells whether the flow is to start no job for now. Jobs that were made go on.
+    pub fn is_suspended(&self) -> bool {
+        let annotations = self.metadata.annotations.as_ref();
+        annotations.and_then(|notes| notes.get(names::FLOW_SUSPENDED)).is_some_and(|value| value == "true")
+    }
+
     /// Tells whether the flow has yet to write down how one of its jobs ended: one that is gone before is made again.
     pub fn awaits_end(&self, job: &str) -> bool {
         let name = self.metadata.name.as_deref().unwrap_or_default();

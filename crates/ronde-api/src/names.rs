@@ -4,6 +4,8 @@
 
 /// The scheduler of jobs that name none.
 pub const SCHEDULER: &str = "volcano";
+/// The schedulers whose pods are ours whatever else is placed here.
+pub const SCHEDULERS: [&str; 2] = [SCHEDULER, "ronde"];
 /// The queue of jobs that name none.
 pub const DEFAULT_QUEUE: &str = "default";
 /// The queue above all others.
@@ -24,6 +26,10 @@ pub const TEMPLATE_UID: &str = "volcano.sh/template-uid";
 pub const PARTITION_ID: &str = "volcano.sh/partition-id";
 pub const NUMA_TOPOLOGY_POLICY: &str = "volcano.sh/numa-topology-policy";
 pub const JOB_FORWARDING: &str = "volcano.sh/job-forwarding";
+/// On a pod: stands for the images, resources and priority that it was made with.
+pub const POD_TEMPLATE: &str = "ronde.dev/template";
+/// On a flow: `true` while it is to start no job.
+pub const FLOW_SUSPENDED: &str = "ronde.dev/suspended";
 /// On a pod that the controller itself has killed.
 pub const OUT_OF_SYNC: &str = "volcano.sh/controller-out-of-sync";
 

@@ -125,6 +125,9 @@ pub struct QueueStatus {
     pub unknown: i32,
     /// Groups that have ended.
     pub completed: i32,
+    /// What is wrong with the queue, where nothing has refused it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
     /// What the queue uses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated: Option<ResourceList>,

@@ -6,7 +6,9 @@ use std::sync::{
 };
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    api::core::v1::Pod, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ListParams, Patch, PatchParams, PostParams},
@@ -123,9 +125,13 @@ async fn faults_come_as_causes_of_one_answer() -> Result<()> {
             (
                 "FieldValueInvalid",
                 "spec.minAvailable",
-                "Invalid value: 3 is more than the replicas of all tasks, which are 2",
+                "Invalid value: job 'minAvailable' should not be greater than total replicas in tasks: 3 > 2",
             ),
-            ("FieldValueInvalid", "spec.tasks[0].minAvailable", "Invalid value: 3 is more than replicas, which is 2",),
+            (
+                "FieldValueInvalid",
+                "spec.tasks[0].minAvailable",
+                "Invalid value: 'minAvailable' is greater than 'replicas' in task \"default0\": 3 > 2",
+            ),
         ]
     );
     server.stop().await;
@@ -154,6 +160,36 @@ async fn rules_follow_the_queues_as_they_change() -> Result<()> {
     groups.delete("open", &kube::api::DeleteParams::default()).await?;
     queues.delete("team", &kube::api::DeleteParams::default()).await?;
     assert!(refused("gone").await?);
+    server.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn budgets_of_pods_of_our_schedulers_are_checked_when_they_are_made() -> Result<()> {
+    let (server, client) = server().await?;
+    install::ensure(&client).await?;
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let made = async |name: &str, scheduler: &str, budget: serde_json::Value| {
+        let meta = json!({"name": name, "annotations": budget});
+        let spec = json!({"schedulerName": scheduler, "containers": [{"name": "c", "image": "i"}]});
+        let pod: Pod = serde_json::from_value(json!({"metadata": meta, "spec": spec}))?;
+        Ok::<_, anyhow::Error>(pods.create(&PostParams::default(), &pod).await)
+    };
+    let (least, most) = ("volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable");
+    for (name, budget) in [("number", json!({least: "2"})), ("percentage", json!({most: "25%"})), ("none", json!({}))] {
+        made(name, "volcano", budget).await??;
+    }
+    for budget in [json!({least: "0"}), json!({most: "100%"}), json!({least: "1", most: "1"})] {
+        for scheduler in ["volcano", "ronde"] {
+            let refused = made("wrong", scheduler, budget.clone()).await?.expect_err("a wrong budget").to_string();
+            assert!(refused.contains("metadata.annotations[volcano.sh/jdb-"), "{refused}");
+        }
+        made("wrong", "default-scheduler", budget).await??;
+        pods.delete("wrong", &kube::api::DeleteParams::default()).await?;
+    }
+    // Who writes a pod that has one already is not stopped by it.
+    let patch = json!({"metadata": {"annotations": {least: "0"}}});
+    pods.patch("none", &PatchParams::default(), &Patch::Merge(patch)).await?;
     server.stop().await;
     Ok(())
 }

@@ -21,8 +21,8 @@ use ronde_text::quantity::Quantity;
 pub use self::{
     agent::{AgentArgs, AgentVerb, RshArgs},
     cron::{
-        CronArgs, CronSwitchArgs, CronTfjobArgs, CronVerb, FlowArgs, FlowVerb, KindCreateArgs, KindDeleteArgs,
-        KindGetArgs, KindListArgs,
+        CronArgs, CronTfjobArgs, CronVerb, FlowArgs, FlowVerb, KindCreateArgs, KindDeleteArgs, KindGetArgs,
+        KindListArgs, SwitchArgs,
     },
     doctor::DoctorArgs,
     image::{ImageArgs, ImageOutput, ImageVerb},
@@ -96,7 +96,7 @@ pub enum Verb {
     Job(JobArgs),
     /// Show, create, open, close or delete queues.
     Queue(QueueArgs),
-    /// Show, create or delete flows: jobs that start one after another.
+    /// Show, create, suspend, resume or delete flows: jobs that start one after another.
     Flow(FlowArgs),
     /// Show, create, suspend, resume or delete jobs that start on a schedule.
     Cron(Box<CronArgs>),

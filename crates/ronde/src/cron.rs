@@ -6,16 +6,17 @@
 use http::{Request, header::CONTENT_TYPE};
 use k8s_openapi::{Resource, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Client, ResourceExt as _};
-use ronde_api::{CronJob, CronJobSpec, CronJobTemplate, Job, JobFlow, JobTemplate};
-use serde_json::json;
+use ronde_api::{CronJob, CronJobSpec, CronJobTemplate, Job, JobFlow, JobTemplate, names::FLOW_SUSPENDED};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use crate::{
     Context,
     apply::FIELD_MANAGER,
     arena::JobType,
     args::{
-        CronArgs, CronSwitchArgs, CronTfjobArgs, CronVerb, DeleteArgs, FlowArgs, FlowVerb, GetArgs, GetOutput,
-        KindCreateArgs, KindDeleteArgs, KindGetArgs, KindListArgs, ManifestOutput, SubmitJob,
+        CronArgs, CronTfjobArgs, CronVerb, DeleteArgs, FlowArgs, FlowVerb, GetArgs, GetOutput, KindCreateArgs,
+        KindDeleteArgs, KindGetArgs, KindListArgs, ManifestOutput, SubmitJob, SwitchArgs,
     },
     client::{self, ClientError},
     delete,
@@ -62,6 +63,8 @@ pub fn flow(args: &FlowArgs, context: &Context) -> Outcome {
         FlowVerb::List(args) => list::<JobFlow>(args, context),
         FlowVerb::Get(args) => show::<JobFlow>(args, context),
         FlowVerb::Create(args) => create(args, &[kind::<JobFlow>(), kind::<JobTemplate>()], context),
+        FlowVerb::Suspend(args) => switch::<JobFlow>(args, true, context),
+        FlowVerb::Resume(args) => switch::<JobFlow>(args, false, context),
         FlowVerb::Delete(args) => delete::<JobFlow>(args, context),
     }
 }
@@ -76,8 +79,8 @@ pub fn run(args: &CronArgs, context: &Context) -> Outcome {
         CronVerb::Get(args) => show::<CronJob>(args, context),
         CronVerb::Create(args) => create(args, &[kind::<CronJob>()], context),
         CronVerb::Tfjob(args) => submit_later(args, context),
-        CronVerb::Suspend(args) => switch(args, true, context),
-        CronVerb::Resume(args) => switch(args, false, context),
+        CronVerb::Suspend(args) => switch::<CronJob>(args, true, context),
+        CronVerb::Resume(args) => switch::<CronJob>(args, false, context),
         CronVerb::Delete(args) => delete::<CronJob>(args, context),
     }
 }
@@ -190,27 +193,72 @@ async fn post(client: &Client, manifest: &Manifest, known: &Known, namespace: &s
     Ok(format!("{}.{group}/{} created", known.kind.to_lowercase(), manifest.name))
 }
 
-fn switch(args: &CronSwitchArgs, suspend: bool, context: &Context) -> Outcome {
+/// Something that starts jobs, and can be told to start none for now.
+trait Starter: Resource + DeserializeOwned {
+    /// What arena calls it, or would.
+    const WORD: &'static str;
+
+    fn is_suspended(&self) -> bool;
+
+    /// Returns what makes it start none, or start some again.
+    fn switch(suspend: bool) -> Value;
+
+    fn missing(namespace: &str, name: &str) -> MissingError;
+}
+
+impl Starter for CronJob {
+    const WORD: &'static str = "cron";
+
+    fn is_suspended(&self) -> bool {
+        self.spec.is_suspended()
+    }
+
+    fn switch(suspend: bool) -> Value {
+        json!({"spec": {"suspend": suspend}})
+    }
+
+    fn missing(namespace: &str, name: &str) -> MissingError {
+        MissingError::Cron { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+}
+
+impl Starter for JobFlow {
+    const WORD: &'static str = "flow";
+
+    fn is_suspended(&self) -> bool {
+        self.is_suspended()
+    }
+
+    fn switch(suspend: bool) -> Value {
+        json!({"metadata": {"annotations": {FLOW_SUSPENDED: suspend.then_some("true")}}})
+    }
+
+    fn missing(namespace: &str, name: &str) -> MissingError {
+        MissingError::Flow { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+}
+
+fn switch<K: Starter>(args: &SwitchArgs, suspend: bool, context: &Context) -> Outcome {
     client::runtime()?.block_on(async {
         let client = client::connect_as(&args.cluster).await?;
         let namespace = args.namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
-        let (name, title) = (&args.name, title::<CronJob>(&args.name));
-        let missing = || MissingError::Cron { namespace: namespace.clone(), name: name.clone() };
-        let cron = objects::find::<CronJob>(&client, Some(&namespace), name).await?.ok_or_else(missing)?;
+        let (name, title) = (&args.name, title::<K>(&args.name));
+        let found = objects::find::<K>(&client, Some(&namespace), name).await?;
+        let found = found.ok_or_else(|| K::missing(&namespace, name))?;
         let done = if suspend { "suspended" } else { "resumed" };
-        if cron.spec.is_suspended() == suspend && !context.caller.is_arena {
+        if found.is_suspended() == suspend && !context.caller.is_arena {
             let state = if suspend { "suspended already" } else { "not suspended" };
-            context.printer.say(format_args!("CronJob `{name}` is {state}"));
+            context.printer.say(format_args!("{} `{name}` is {state}", K::KIND));
             context.printer.data(format_args!("{title} unchanged"));
             return Ok(Answer::Done);
         }
-        let patch = json!({"spec": {"suspend": suspend}});
-        let path = objects::path::<CronJob>(Some(&namespace), Some(name));
+        let patch = K::switch(suspend);
+        let path = objects::path::<K>(Some(&namespace), Some(name));
         let request = Request::patch(path).header(CONTENT_TYPE, "application/merge-patch+json");
         client::send(&client, request, patch.to_string().into_bytes()).await?;
         if context.caller.is_arena {
             let verb = if suspend { "suspend" } else { "resume" };
-            context.printer.data(format_args!("cron {name} {verb} success"));
+            context.printer.data(format_args!("{} {name} {verb} success", K::WORD));
         } else {
             context.printer.data(format_args!("{title} {done}"));
         }

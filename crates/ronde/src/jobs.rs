@@ -35,6 +35,8 @@ pub enum MissingError {
     Queue { name: String },
     #[error("there is no CronJob `{name}` in namespace `{namespace}`")]
     Cron { namespace: String, name: String },
+    #[error("there is no JobFlow `{name}` in namespace `{namespace}`")]
+    Flow { namespace: String, name: String },
 }
 
 impl Failure for MissingError {
@@ -50,6 +52,7 @@ impl Failure for MissingError {
             }
             Self::PodOrJob { .. } => "`ronde get pods -A` and `ronde list -A` show those of all namespaces",
             Self::Cron { .. } => "`ronde cron list -A` shows those of all namespaces",
+            Self::Flow { .. } => "`ronde flow list -A` shows those of all namespaces",
             Self::Queue { .. } => "`ronde queue list` shows the queues",
         };
         Some(hint.to_owned())

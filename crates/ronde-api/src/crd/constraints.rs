@@ -9,7 +9,7 @@ use crate::{
     Action, AttachMode, CleanPodPolicy, ConcurrencyPolicy, DequeueStrategy, Event, Iteration, MemberType, PodPhase,
     RestartPolicy, RetainPolicy, TopologyMode, TopologyPolicy,
     names::{elastic::JOB_NAME_MAX, plugins},
-    rules::{PODS_MAX, job_flow::FLOWS_MAX},
+    rules::{PODS_MAX, job::MUTABLE_FIELDS, job_flow::FLOWS_MAX},
 };
 
 /// The most items of lists, far above what anyone uses.
@@ -20,6 +20,9 @@ const DEPENDENCIES_MAX: u32 = TASKS_MAX;
 const RESOURCES_MAX: u32 = 64;
 const PROBES_MAX: u32 = 64;
 const ARGUMENTS_MAX: u32 = 64;
+const EXPRESSIONS_MAX: u32 = 16;
+/// As long as a name may be, several times.
+const PATTERN_LENGTH_MAX: u32 = 512;
 /// Room for a key in an argument.
 const ARGUMENT_LENGTH_MAX: u32 = 16384;
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
@@ -114,7 +117,7 @@ fn fixed(field: &str) -> Value {
         "rule": format!(
             "has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
         ),
-        "message": format!("{field} may not change after creation"),
+        "message": format!("job updates may not change fields other than {MUTABLE_FIELDS}"),
         "fieldPath": format!(".{field}"),
     })
 }
@@ -161,7 +164,7 @@ fn job_spec(path: &str, is_fixed: bool) -> Vec<Row> {
                     "volumes[]",
                     json!({"required": ["mountPath"], RULES: checked(&[(
                         "has(self.volumeClaimName) || has(self.volumeClaim)",
-                        "set volumeClaimName or volumeClaim",
+                        "either VolumeClaim or VolumeClaimName must be specified",
                         ".volumeClaim",
                     )])}),
                 ),
@@ -184,7 +187,7 @@ fn job_rules(is_fixed: bool) -> Value {
     let mut rules = checked(&[
         (
             "!has(self.minAvailable) || self.minAvailable <= self.tasks.map(t, has(t.replicas) ? t.replicas : 0).sum()",
-            "minAvailable is more than the replicas of all tasks",
+            "job 'minAvailable' should not be greater than total replicas in tasks",
             ".minAvailable",
         ),
         (
@@ -194,23 +197,23 @@ fn job_rules(is_fixed: bool) -> Value {
         ),
         (
             "self.tasks.all(t, !has(t.name) || self.tasks.exists_one(u, has(u.name) && u.name == t.name))",
-            "two tasks have the same name",
+            "duplicated task name",
             ".tasks",
         ),
         (
             "!has(self.volumes) || self.volumes.all(v, self.volumes.exists_one(w, w.mountPath == v.mountPath))",
-            "two volumes have the same mountPath",
+            "duplicated mountPath",
             ".volumes",
         ),
         (
             &format!("!has(self.plugins) || self.plugins.all(p, p in [{known}])"),
-            &format!("unknown plugin; the known ones are {known}"),
+            &format!("unable to find job plugin: it is not one of {known}"),
             ".plugins",
         ),
     ]);
     if let Some(rules) = rules.as_array_mut().filter(|_| is_fixed) {
         let tasks = "self.tasks.size() == oldSelf.tasks.size()";
-        rules.push(checked(&[(tasks, "tasks may not be added or removed after creation", ".tasks")])[0].clone());
+        rules.push(checked(&[(tasks, "job updates may not add or remove tasks", ".tasks")])[0].clone());
         rules.extend(FIXED.into_iter().map(fixed));
     }
     rules
@@ -266,7 +269,7 @@ fn task(path: &str) -> Vec<Row> {
     let rules = checked(&[
         (
             "!has(self.minAvailable) || self.minAvailable <= (has(self.replicas) ? self.replicas : 0)",
-            "minAvailable is more than replicas",
+            "'minAvailable' is greater than 'replicas' in task",
             ".minAvailable",
         ),
         (
@@ -315,12 +318,12 @@ fn policies(path: &str) -> Vec<Row> {
     let list_rules = checked(&[
         (
             "self.all(p, !has(p.event) || self.exists_one(q, has(q.event) && q.event == p.event))",
-            "two policies have the same event",
+            "duplicate event: an earlier policy has it",
             "",
         ),
         (
             "self.all(p, !has(p.exitCode) || self.exists_one(q, has(q.exitCode) && q.exitCode == p.exitCode))",
-            "two policies have the same exitCode",
+            "duplicate exitCode: an earlier policy has it",
             "",
         ),
     ]);
@@ -328,7 +331,7 @@ fn policies(path: &str) -> Vec<Row> {
         ("has(self.event) || has(self.events) || has(self.exitCode)", "set event, events or exitCode", ".event"),
         (
             "!has(self.exitCode) || !(has(self.event) || has(self.events))",
-            "exitCode cannot be combined with event: set either event or exitCode",
+            "must not specify event and exitCode simultaneously: set one of them",
             ".exitCode",
         ),
     ]);
@@ -341,7 +344,10 @@ fn policies(path: &str) -> Vec<Row> {
             ("event", events.clone()),
             ("events", json!({"maxItems": 8})),
             ("events[]", events),
-            ("exitCode", json!({RULES: checked(&[("self != 0", "0 means success: name another exit code", "")])})),
+            (
+                "exitCode",
+                json!({RULES: checked(&[("self != 0", "0 is not a valid error code: it means success", "")])}),
+            ),
         ],
     ));
     list
@@ -389,14 +395,14 @@ fn queue() -> Vec<Row> {
         (
             "!has(self.deserved) || !has(self.capability) || self.deserved.all(r, !(r in self.capability) || \
              quantity(string(self.deserved[r])).compareTo(quantity(string(self.capability[r]))) <= 0)",
-            "deserved is more than capability",
+            "deserved must be <= capability",
             ".deserved",
         ),
         (
             "!has(self.guarantee) || !has(self.guarantee.resource) || (has(self.deserved) && \
              self.guarantee.resource.all(r, r in self.deserved && \
              quantity(string(self.guarantee.resource[r])).compareTo(quantity(string(self.deserved[r]))) <= 0))",
-            "guarantee is more than deserved",
+            "deserved must be >= guarantee",
             ".guarantee",
         ),
     ]);
@@ -425,6 +431,12 @@ fn hyper_node() -> Vec<Row> {
         "set exactly one of exactMatch, regexMatch and labelMatch",
         "",
     )]);
+    let pattern = checked(&[("''.matches(self) in [true, false]", "member regexMatch pattern is invalid", "")]);
+    let values = checked(&[(
+        "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
+        "In and NotIn need values, Exists and DoesNotExist take none",
+        ".values",
+    )]);
     let of_nodes = checked(&[(
         "self.type == 'Node' || !has(self.selector.labelMatch)",
         "labelMatch selects nodes only, not HyperNodes",
@@ -434,12 +446,21 @@ fn hyper_node() -> Vec<Row> {
         "spec",
         [
             ("tier", at_least(0)),
-            ("members", json!({"maxItems": 10_000})),
+            ("members", json!({"minItems": 1, "maxItems": 10_000})),
             ("members[]", json!({"required": ["type", "selector"], RULES: of_nodes})),
             ("members[].type", words(MemberType::ALL.iter().map(|word| word.as_str()))),
             ("members[].selector", json!({RULES: one_way})),
-            ("members[].selector.exactMatch.name", json!({"minLength": 1})),
-            ("members[].selector.regexMatch.pattern", json!({"minLength": 1})),
+            ("members[].selector.exactMatch.name", with(name(SUBDOMAIN, 253), "minLength", 1.into())),
+            (
+                "members[].selector.regexMatch.pattern",
+                json!({"minLength": 1, "maxLength": PATTERN_LENGTH_MAX, RULES: pattern}),
+            ),
+            ("members[].selector.labelMatch.matchExpressions", json!({"maxItems": EXPRESSIONS_MAX})),
+            ("members[].selector.labelMatch.matchExpressions[]", json!({RULES: values})),
+            (
+                "members[].selector.labelMatch.matchExpressions[].operator",
+                words(["In", "NotIn", "Exists", "DoesNotExist"].into_iter()),
+            ),
         ],
     )
 }

@@ -187,7 +187,7 @@ fn queue() -> Value {
             short: &["q", "queue-v1beta1"],
             status: true,
             required: &[],
-            columns: &[("PARENT", "string", ".spec.parent", 0)],
+            columns: &[("PARENT", "string", ".spec.parent", 0), ("Message", "string", ".status.message", 1)],
             ..About::default()
         },
     )

@@ -2,8 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::fault::Faults;
+use super::fault::{Fault, Faults};
 use crate::names::{JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE};
+
+/// Returns what is wrong with the annotations of a pod.
+pub fn validate(annotations: &BTreeMap<String, String>) -> Vec<Fault> {
+    let mut faults = Faults::default();
+    check(Some(annotations), "metadata", &mut faults);
+    faults.into_vec()
+}
 
 /// Checks the annotations of a job or of its pods, which stand at a path.
 pub(super) fn check(annotations: Option<&BTreeMap<String, String>>, path: &str, faults: &mut Faults) {
@@ -12,7 +19,7 @@ pub(super) fn check(annotations: Option<&BTreeMap<String, String>>, path: &str, 
         [JDB_MIN_AVAILABLE, JDB_MAX_UNAVAILABLE].into_iter().filter_map(found).collect();
     for (key, value) in &budgets {
         if !is_amount(value) {
-            let why = format!("{value:?} is neither a number above 0 nor a percentage from 1% to 99%");
+            let why = format!("{value:?} must be a positive integer, or a percentage from 1% to 99%");
             faults.invalid(format!("{path}.annotations[{key}]"), why);
         }
     }
@@ -39,7 +46,7 @@ mod tests {
     fn a_budget_is_a_number_or_a_percentage_and_one_of_two() {
         let (least, most) = (JDB_MIN_AVAILABLE, JDB_MAX_UNAVAILABLE);
         let amount = |key: &str, value: &str| {
-            format!("m.annotations[{key}]: {value:?} is neither a number above 0 nor a percentage from 1% to 99%")
+            format!("m.annotations[{key}]: {value:?} must be a positive integer, or a percentage from 1% to 99%")
         };
         let both = format!("m.annotations[{most}]: cannot be combined with {least}: set one of them");
         let rows: [Row<'_>; 9] = [

@@ -31,7 +31,7 @@ pub fn validate_accepted(cron: &CronJob) -> Vec<Fault> {
     let policies = ConcurrencyPolicy::ALL.iter().map(|word| word.as_str());
     faults.one_of("spec.concurrencyPolicy", &spec.concurrency_policy, policies);
     if let Some(seconds) = spec.starting_deadline_seconds.filter(|seconds| *seconds < 0) {
-        faults.invalid("spec.startingDeadlineSeconds", format!("{seconds} is less than 0"));
+        faults.invalid("spec.startingDeadlineSeconds", format!("{seconds} should be greater than or equal to 0"));
     }
     for (field, limit) in [
         ("successfulJobsHistoryLimit", spec.successful_jobs_history_limit),
@@ -122,10 +122,10 @@ mod tests {
                  fields, not 5",
                 "spec.timeZone: \"Europe/Bern\" is not a time zone such as `Europe/Berlin`",
                 "spec.concurrencyPolicy: \"Never\" is not one of Allow, Forbid, Replace",
-                "spec.startingDeadlineSeconds: -1 is less than 0",
-                "spec.successfulJobsHistoryLimit: -1 is less than 0",
-                "spec.failedJobsHistoryLimit: -2 is less than 0",
-                "spec.jobTemplate.spec.minAvailable: 2 is more than the replicas of all tasks, which are 1",
+                "spec.startingDeadlineSeconds: -1 should be greater than or equal to 0",
+                "spec.successfulJobsHistoryLimit: -1 should be greater than or equal to 0",
+                "spec.failedJobsHistoryLimit: -2 should be greater than or equal to 0",
+                "spec.jobTemplate.spec.minAvailable: job 'minAvailable' should not be greater than total replicas in tasks: 2 > 1",
             ],
         );
         let long = json!({"schedule": "@daily", "jobTemplate": template()});

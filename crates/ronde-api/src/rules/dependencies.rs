@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::fault::Faults;
 use crate::{Iteration, TaskSpec};
 
+const NO_DAG: &str = "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG)";
+
 /// Checks `dependsOn` of all tasks. Costs tasks × dependencies.
 pub(super) fn check(tasks: &[TaskSpec], faults: &mut Faults) {
     let mut nodes = Vec::new();
@@ -18,7 +20,7 @@ pub(super) fn check(tasks: &[TaskSpec], faults: &mut Faults) {
         let waits_for = depends_on.map(|depends_on| depends_on.name.as_slice()).unwrap_or_default();
         nodes.push(Node { name: &task.name, list: format!("{path}.name"), path, waits_for });
     }
-    check_graph("task", &nodes, faults);
+    check_graph(("task", NO_DAG), &nodes, faults);
 }
 
 /// Something that waits for others of its kind.
@@ -31,8 +33,9 @@ pub(super) struct Node<'a> {
     pub waits_for: &'a [String],
 }
 
-/// Checks that all names exist and that nobody waits for himself in the end.
-pub(super) fn check_graph(what: &str, nodes: &[Node<'_>], faults: &mut Faults) {
+/// Checks that all names exist and that nobody waits for himself in the end. Told with what the nodes are called, and
+/// what it is called when they wait in a circle.
+pub(super) fn check_graph((what, circle): (&str, &str), nodes: &[Node<'_>], faults: &mut Faults) {
     let mut index: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, node) in nodes.iter().enumerate() {
         index.entry(node.name).or_insert(at);
@@ -50,7 +53,7 @@ pub(super) fn check_graph(what: &str, nodes: &[Node<'_>], faults: &mut Faults) {
     }
     for cycle in cycles(&waits) {
         let names: Vec<String> = cycle.iter().map(|&at| format!("{:?}", nodes[at].name)).collect();
-        let message = format!("circular dependency: {} waits for itself", names.join(" waits for "));
+        let message = format!("{circle}: {} waits for itself", names.join(" waits for "));
         faults.invalid(&nodes[cycle[0]].path, message);
     }
 }

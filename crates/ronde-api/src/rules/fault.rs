@@ -69,7 +69,7 @@ impl Faults {
     /// Checks the least value of a number.
     pub fn at_least(&mut self, path: impl Into<String>, value: i32, least: i32) {
         if value < least {
-            self.invalid(path, format!("{value} is less than {least}"));
+            self.invalid(path, format!("{value} should be greater than or equal to {least}"));
         }
     }
 
@@ -77,21 +77,34 @@ impl Faults {
     pub fn at_most(&mut self, path: impl Into<String>, value: impl Into<i64>, most: i32) {
         let value = value.into();
         if value > i64::from(most) {
-            self.invalid(path, format!("{value} is more than {most}"));
+            self.invalid(path, format!("{value} should be less than or equal to {most}"));
         }
     }
 
     /// Checks a word that may be left out.
     pub fn one_of(&mut self, path: impl Into<String>, given: &str, words: impl IntoIterator<Item = &'static str>) {
+        self.word("", path, given, words);
+    }
+
+    /// The same for a word that is called something if it is wrong.
+    pub fn word(
+        &mut self,
+        called: &str,
+        path: impl Into<String>,
+        given: &str,
+        words: impl IntoIterator<Item = &'static str>,
+    ) {
         let words: Vec<&str> = words.into_iter().collect();
         if !given.is_empty() && !words.contains(&given) {
-            self.add(FaultKind::Unsupported, path, format!("{given:?} is not one of {}", words.join(", ")));
+            let called = if called.is_empty() { String::new() } else { format!("{called}: ") };
+            self.add(FaultKind::Unsupported, path, format!("{called}{given:?} is not one of {}", words.join(", ")));
         }
     }
 
-    /// Adds what one of the rules for names has found wrong with a text.
+    /// Adds what one of the rules for names has found wrong with a text, of patterns in the words of schemas.
     pub fn name(&mut self, path: &str, given: &str, rule: fn(&str) -> Vec<String>) {
         for complaint in rule(given) {
+            let complaint = complaint.replace("regex used for validation is", "should match");
             self.invalid(path, format!("{given:?}: {complaint}"));
         }
     }

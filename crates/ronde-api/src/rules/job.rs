@@ -28,6 +28,17 @@ pub const MPI_FLAGS: &[(&str, Kind)] = &[("master", Kind::Text), ("worker", Kind
 /// The fields that may change after creation.
 const MUTABLE: [&str; 4] =
     ["spec.minAvailable", "spec.priorityClassName", "spec.tasks[].replicas", "spec.tasks[].minAvailable"];
+/// What of pods may: those that have not started are made anew.
+const MUTABLE_OF_PODS: [&str; 5] = [
+    "priorityClassName",
+    "containers[].image",
+    "containers[].resources",
+    "initContainers[].image",
+    "initContainers[].resources",
+];
+/// Both, for people.
+pub const MUTABLE_FIELDS: &str = "minAvailable, priorityClassName, tasks[].replicas, tasks[].minAvailable, and the \
+                                  images, resources and priorityClassName of pods";
 
 /// Sets what the job leaves open. `queue` is what the namespace has for jobs that name none.
 pub fn default(job: &mut Job, stage: Stage, queue: Option<&str>) {
@@ -86,7 +97,7 @@ pub fn validate(job: &Job, queues: &Queues) -> Vec<Fault> {
     let mut faults = Faults::default();
     let queue = &job.spec.queue;
     if is_dns1123_subdomain(queue).is_empty() {
-        queues.check_open(queue, "spec.queue", &mut faults);
+        queues.check_open("job", queue, "spec.queue", &mut faults);
         queues.check_leaf(queue, "spec.queue", &mut faults);
     }
     faults.extend(validate_alone(job, Stage::Create));
@@ -134,7 +145,8 @@ fn check_numbers(spec: &JobSpec, faults: &mut Faults) {
     faults.at_least("spec.minAvailable", spec.min_available, 0);
     let total = spec.total_replicas();
     if i64::from(spec.min_available) > total {
-        let why = format!("{} is more than the replicas of all tasks, which are {total}", spec.min_available);
+        let why = "job 'minAvailable' should not be greater than total replicas in tasks";
+        let why = format!("{why}: {} > {total}", spec.min_available);
         faults.invalid("spec.minAvailable", why);
     }
     let is_told = spec.tasks.iter().any(|task| task.replicas > PODS_MAX);
@@ -183,14 +195,15 @@ fn check_volumes(volumes: &[JobVolume], stage: Stage, faults: &mut Faults) {
         if mount.is_empty() {
             faults.required(format!("{path}.mountPath"), "must be the path at which containers mount the volume");
         } else if !seen.insert(mount) {
-            faults.duplicate(format!("{path}.mountPath"), format!("another volume is mounted at {mount:?}"));
+            faults.duplicate(format!("{path}.mountPath"), format!("duplicated mountPath {mount:?}"));
         }
         if mount.contains(':') {
             faults.invalid(format!("{path}.mountPath"), format!("{mount:?} contains ':'"));
         }
         match (volume.volume_claim_name.as_str(), &volume.volume_claim) {
             ("", None) => {
-                faults.required(format!("{path}.volumeClaim"), "set volumeClaimName or volumeClaim");
+                faults
+                    .required(format!("{path}.volumeClaim"), "either VolumeClaim or VolumeClaimName must be specified");
             }
             ("", Some(_)) => {}
             (name, None) => faults.name(&format!("{path}.volumeClaimName"), name, is_dns1123_subdomain),
@@ -207,7 +220,10 @@ fn check_volumes(volumes: &[JobVolume], stage: Stage, faults: &mut Faults) {
 fn check_plugins(spec: &JobSpec, faults: &mut Faults) {
     for name in spec.plugins.keys().filter(|name| !plugins::ALL.contains(&name.as_str())) {
         let known = plugins::ALL.join(", ");
-        faults.not_found(format!("spec.plugins.{name}"), format!("unknown plugin {name:?}; known plugins: {known}"));
+        faults.not_found(
+            format!("spec.plugins.{name}"),
+            format!("unable to find job plugin: {name:?} is not one of {known}"),
+        );
     }
     let Some(arguments) = spec.plugins.get(plugins::MPI) else { return };
     let master = Flags::parse(arguments, MPI_FLAGS).text("master", MPI_MASTER);
@@ -220,13 +236,20 @@ fn check_unchanged(old: &JobSpec, new: &JobSpec, faults: &mut Faults) {
     let written = |spec: &JobSpec| serde_json::to_value(spec).unwrap_or_default();
     for path in differences(&written(old), &written(new), "spec") {
         let plain = without_indexes(&path);
-        if MUTABLE.contains(&plain.as_str()) || is_claim_made(&path, old) {
-            continue;
+        if plain == "spec.tasks" {
+            faults.forbidden(path, "job updates may not add or remove tasks");
+        } else if !may_change(&plain) && !is_claim_made(&path, old) {
+            faults.forbidden(path, format!("job updates may not change fields other than {MUTABLE_FIELDS}"));
         }
-        let why = if plain == "spec.tasks" { "tasks may not be added or removed" } else { "may not change" };
-        let mutable = MUTABLE.map(|field| field.trim_start_matches("spec.")).join(", ");
-        faults.forbidden(path, format!("{why} after creation; only {mutable} may"));
     }
+}
+
+/// Tells whether the field at a path without indexes may change, or a part of it.
+fn may_change(path: &str) -> bool {
+    let is_within =
+        |path: &str, field: &str| path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let of_pods = path.strip_prefix("spec.tasks[].template.spec.");
+    MUTABLE.contains(&path) || of_pods.is_some_and(|path| MUTABLE_OF_PODS.iter().any(|field| is_within(path, field)))
 }
 
 /// Whether a path is that of a claim's name which the controller notes when it has made the claim.

@@ -47,7 +47,7 @@ pub fn validate(flow: &JobFlow) -> Vec<Fault> {
         Node { name: &one.name, list: format!("{path}.targets"), path, waits_for: one.targets() }
     });
     let nodes: Vec<Node<'_>> = nodes.collect();
-    check_graph("flow", &nodes, &mut faults);
+    check_graph(("flow", "jobflow Flow is not DAG"), &nodes, &mut faults);
     faults.into_vec()
 }
 
@@ -207,10 +207,10 @@ mod tests {
                 "spec.flows[4].name: must be the name of a JobTemplate",
                 "spec.flows[5].name: \"X\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
                  characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', \
-                 regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+                 should match '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
                 "spec.flows[2].dependsOn.targets[1]: there is no flow \"nobody\"",
-                "spec.flows[0].dependsOn: circular dependency: \"a\" waits for \"c\" waits for itself",
-                "spec.flows[1].dependsOn: circular dependency: \"b\" waits for itself",
+                "spec.flows[0].dependsOn: jobflow Flow is not DAG: \"a\" waits for \"c\" waits for itself",
+                "spec.flows[1].dependsOn: jobflow Flow is not DAG: \"b\" waits for itself",
             ],
         );
         check("nothing", &validate(&flow(&json!({}))), &["spec.flows: must name at least one JobTemplate"]);
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(
             template_warnings(&template(json!({"tasks": [task("w", 1)], "minAvailable": 2}))),
             [
-                "spec.minAvailable: 2 is more than the replicas of all tasks, which are 1; jobs of flows that do not patch \
+                "spec.minAvailable: job 'minAvailable' should not be greater than total replicas in tasks: 2 > 1; jobs of flows that do not patch \
               it are refused"
             ]
         );

@@ -4,6 +4,7 @@
 //! act; what can be said without other objects is also in the CRDs. Each `validate` returns all faults at once.
 //! Facts about other objects are arguments.
 
+pub mod budget;
 pub mod command;
 pub mod cron_job;
 pub mod hyper_node;
@@ -15,7 +16,6 @@ pub mod queue;
 pub mod scaler;
 pub mod training_job;
 
-mod budget;
 mod dependencies;
 mod fault;
 mod policies;
@@ -27,6 +27,8 @@ mod unchanged;
 
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod phrases;
 
 pub use self::{
     fault::{Fault, FaultKind},

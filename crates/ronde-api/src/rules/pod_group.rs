@@ -15,7 +15,7 @@ pub fn default(group: &mut PodGroup, stage: Stage, queue: Option<&str>) {
 /// Returns what is wrong with a new group, after [`default`].
 pub fn validate(group: &PodGroup, queues: &Queues) -> Vec<Fault> {
     let mut faults = Faults::default();
-    queues.check_open(&group.spec.queue, "spec.queue", &mut faults);
+    queues.check_open("PodGroup", &group.spec.queue, "spec.queue", &mut faults);
     faults.extend(validate_alone(group));
     faults.into_vec()
 }
@@ -24,7 +24,7 @@ pub fn validate(group: &PodGroup, queues: &Queues) -> Vec<Fault> {
 pub fn validate_update(old: &PodGroup, new: &PodGroup, queues: &Queues) -> Vec<Fault> {
     let mut faults = Faults::default();
     if old.spec.queue != new.spec.queue {
-        queues.check_open(&new.spec.queue, "spec.queue", &mut faults);
+        queues.check_open("PodGroup", &new.spec.queue, "spec.queue", &mut faults);
     }
     let before = validate_alone(old);
     faults.extend(validate_alone(new).into_iter().filter(|fault| !before.contains(fault)));
@@ -86,15 +86,15 @@ mod tests {
             "everything wrong",
             &validate(&wrong, &some_queues()),
             &[
-                "spec.queue: queue \"shut\" does not accept new jobs: it is Closed",
-                "spec.minMember: -1 is less than 0",
-                "spec.minTaskMember.ps: -2 is less than 0",
+                "spec.queue: can only submit PodGroup to queue with state `Open`: \"shut\" is Closed",
+                "spec.minMember: -1 should be greater than or equal to 0",
+                "spec.minTaskMember.ps: -2 should be greater than or equal to 0",
                 "spec.networkTopology.mode: \"firm\" is not one of hard, soft",
-                "spec.subGroupPolicy[0].subGroupSize: 0 is less than 1",
-                "spec.subGroupPolicy[0].minSubGroups: -1 is less than 0",
+                "spec.subGroupPolicy[0].subGroupSize: 0 should be greater than or equal to 1",
+                "spec.subGroupPolicy[0].minSubGroups: -1 should be greater than or equal to 0",
                 "spec.subGroupPolicy[1].name: another policy is named \"\"",
-                "spec.subGroupPolicy[1].subGroupSize: 0 is less than 1",
-                "spec.subGroupPolicy[1].minSubGroups: -1 is less than 0",
+                "spec.subGroupPolicy[1].subGroupSize: 0 should be greater than or equal to 1",
+                "spec.subGroupPolicy[1].minSubGroups: -1 should be greater than or equal to 0",
             ],
         );
         check("nothing wrong", &validate(&group(|_| {}), &some_queues()), &[]);

@@ -19,14 +19,15 @@ fn check_one(policy: &LifecyclePolicy, path: &str, faults: &mut Faults) {
     if policy.action.is_empty() {
         faults.required(format!("{path}.action"), "must be an action, such as RestartJob");
     }
-    faults.one_of(format!("{path}.action"), &policy.action, actions);
+    faults.word("invalid policy action", format!("{path}.action"), &policy.action, actions);
     let has_event = !policy.event.is_empty() || !policy.events.is_empty();
     match (has_event, policy.exit_code) {
         (false, None) => faults.required(format!("{path}.event"), "set event, events or exitCode"),
         (true, Some(_)) => {
-            faults.invalid(format!("{path}.exitCode"), "cannot be combined with event: set either event or exitCode");
+            let why = "must not specify event and exitCode simultaneously: set one of them";
+            faults.invalid(format!("{path}.exitCode"), why);
         }
-        (false, Some(0)) => faults.invalid(format!("{path}.exitCode"), "0 means success: name another exit code"),
+        (false, Some(0)) => faults.invalid(format!("{path}.exitCode"), "0 is not a valid error code: it means success"),
         (false, Some(_)) | (true, None) => {}
     }
     if let Some(timeout) = policy.timeout.filter(|timeout| timeout.is_negative()) {
@@ -38,14 +39,14 @@ fn check_events(policies: &[LifecyclePolicy], path: &str, faults: &mut Faults) {
     let mut seen = BTreeSet::new();
     for (place, event) in events(policies, path) {
         let words = Event::ALL.iter().filter(|event| event.is_for_users()).map(|event| event.as_str());
-        faults.one_of(&place, event, words);
+        faults.word("invalid policy event", &place, event, words);
         if !seen.insert(event) {
-            faults.duplicate(place, format!("{event:?} appears twice in this list"));
+            faults.duplicate(place, format!("duplicate event {event}: an earlier policy has it"));
         }
     }
     let any = events(policies, path).find(|(_, event)| *event == Event::Any.as_str());
     if let Some((place, _)) = any.filter(|_| seen.len() > 1) {
-        faults.invalid(place, "\"*\" matches every event and must be the only entry in this list");
+        faults.invalid(place, "if there's * here, no other policy should be here: it matches every event");
     }
 }
 
@@ -65,7 +66,10 @@ fn check_exit_codes(policies: &[LifecyclePolicy], path: &str, faults: &mut Fault
     let mut seen = BTreeSet::new();
     for (at, policy) in policies.iter().enumerate() {
         if let Some(code) = policy.exit_code.filter(|code| !seen.insert(*code)) {
-            faults.duplicate(format!("{path}[{at}].exitCode"), format!("{code} appears twice in this list"));
+            faults.duplicate(
+                format!("{path}[{at}].exitCode"),
+                format!("duplicate exitCode {code}: an earlier policy has it"),
+            );
         }
     }
 }

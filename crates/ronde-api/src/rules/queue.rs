@@ -37,9 +37,8 @@ pub fn default(queue: &mut Queue) {
 pub fn validate(queue: &Queue, others: &Queues) -> Vec<Fault> {
     let mut faults = Faults::default();
     let spec = &queue.spec;
-    if !(1..=WEIGHT_MAX).contains(&spec.weight) {
-        faults.invalid("spec.weight", format!("{} is not between 1 and {WEIGHT_MAX}", spec.weight));
-    }
+    faults.at_least("spec.weight", spec.weight, 1);
+    faults.at_most("spec.weight", spec.weight, WEIGHT_MAX);
     if let Some(priority) = spec.priority {
         faults.at_least("spec.priority", priority, 0);
     }
@@ -140,18 +139,21 @@ fn check_order(spec: &QueueSpec, faults: &mut Faults) {
         let path = format!("spec.guarantee.resource.{resource}");
         match deserved.and_then(|list| list.get(resource)) {
             None => {
-                let why = format!("needs spec.deserved.{resource} too: a guarantee is part of what a queue deserves");
+                let why = format!("deserved[{resource}] must be >= guarantee[{resource}]={}, but is not set", least.0);
                 faults.add(FaultKind::Invalid, path, why);
             }
             Some(most) if tree::is_more(least, most) => {
-                faults.invalid(path, format!("{} is more than spec.deserved, which is {}", least.0, most.0));
+                let (least, most) = (&least.0, &most.0);
+                let why = format!("deserved[{resource}]={most} must be >= guarantee[{resource}]={least}");
+                faults.invalid(path, why);
             }
             Some(_) => {}
         }
     }
     for (resource, least) in deserved.into_iter().flatten() {
         if let Some(most) = capability.and_then(|list| list.get(resource)).filter(|most| tree::is_more(least, most)) {
-            let why = format!("{} is more than spec.capability, which is {}", least.0, most.0);
+            let (least, most) = (&least.0, &most.0);
+            let why = format!("deserved[{resource}]={least} must be <= capability[{resource}]={most}");
             faults.invalid(format!("spec.deserved.{resource}"), why);
         }
     }
@@ -166,12 +168,12 @@ fn check_hierarchy(queue: &Queue, others: &Queues, faults: &mut Faults) {
     let place = |name: &str| format!("metadata.annotations[{name}]");
     let (depth, weight_depth) = (path.split('/').count(), weights.split('/').count());
     if path.is_empty() || weights.is_empty() || depth != weight_depth {
-        let why = format!("{weights:?} must have as many parts as {HIERARCHY}, which is {path:?}");
+        let why = format!("{weights:?} must have the same length as {HIERARCHY}, which is {path:?}");
         faults.invalid(place(HIERARCHY_WEIGHTS), why);
     }
     let is_weight = |part: &str| part.parse::<f64>().is_ok_and(|weight| weight > 0.0 && weight.is_finite());
     for part in weights.split('/').filter(|part| !weights.is_empty() && !is_weight(part)) {
-        faults.invalid(place(HIERARCHY_WEIGHTS), format!("{part:?} is not a number above 0"));
+        faults.invalid(place(HIERARCHY_WEIGHTS), format!("{part:?} must be a number larger than 0"));
     }
     let name = queue.metadata.name.as_deref().unwrap_or_default();
     let below: BTreeSet<&str> = others

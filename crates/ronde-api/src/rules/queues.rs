@@ -56,15 +56,16 @@ impl Queues {
         path
     }
 
-    /// Checks that something new may wait in the queue `name`.
-    pub(super) fn check_open(&self, name: &str, path: &str, faults: &mut Faults) {
+    /// Checks that something new, such as a `job`, may wait in the queue `name`.
+    pub(super) fn check_open(&self, what: &str, name: &str, path: &str, faults: &mut Faults) {
         match self.get(name) {
             None if name == DEFAULT_QUEUE => faults.not_found(path, "there is no queue `default` yet"),
             None => faults.not_found(path, format!("there is no queue {name:?}")),
             Some(queue) if !queue.is_open() => {
                 let state = queue.status.as_ref().and_then(|status| status.state).map_or("closed", |s| s.as_str());
                 let state = if queue.metadata.deletion_timestamp.is_some() { "being deleted" } else { state };
-                faults.invalid(path, format!("queue {name:?} does not accept new jobs: it is {state}"));
+                let why = format!("can only submit {what} to queue with state `Open`: {name:?} is {state}");
+                faults.invalid(path, why);
             }
             Some(_) => {}
         }
@@ -73,9 +74,9 @@ impl Queues {
     /// Checks that jobs may wait in the queue `name`: at the ends of the tree only.
     pub(super) fn check_leaf(&self, name: &str, path: &str, faults: &mut Faults) {
         if name == ROOT_QUEUE {
-            faults.invalid(path, "jobs cannot use `root`, the parent of all queues");
+            faults.invalid(path, "can not submit job to root queue: it is the parent of all queues");
         } else if let Some((child, _)) = self.children(name).next() {
-            let why = format!("jobs cannot use {name:?}: it has child queues, such as {child:?}");
+            let why = format!("can only submit job to leaf queue: {name:?} has child queues, such as {child:?}");
             faults.invalid(path, why);
         }
     }

@@ -92,7 +92,7 @@ mod tests {
             &validate_out(&out(&json!({"timeout": 0, "script": "/x.sh"}))),
             &[
                 "spec.selector.name: must name the training job to scale",
-                "spec.timeout: 0 is less than 1",
+                "spec.timeout: 0 should be greater than or equal to 1",
                 "spec.toAdd.count: must be the number of workers to add",
             ],
         );
@@ -101,7 +101,7 @@ mod tests {
             &validate_in(&scale_in(&json!({"selector": {"name": "a".repeat(50)}, "toDelete": {"count": 0}}))),
             &[
                 "spec.selector.name: has 50 characters: no training job has such a name",
-                "spec.toDelete.count: 0 is less than 1",
+                "spec.toDelete.count: 0 should be greater than or equal to 1",
             ],
         );
         check(
@@ -115,7 +115,7 @@ mod tests {
             "more than can be, by a name that is no label",
             &validate_out(&long),
             &[
-                "spec.toAdd.count: 2147483647 is more than 10000",
+                "spec.toAdd.count: 2147483647 should be less than or equal to 10000",
                 "metadata.name: has 64 characters, at most 63 are allowed",
             ],
         );

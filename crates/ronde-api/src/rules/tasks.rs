@@ -11,14 +11,14 @@ use crate::{PartitionPolicy, TaskSpec, TopologyPolicy};
 /// Checks everything about tasks but what they depend on and how their pods are called.
 pub(super) fn check(tasks: &[TaskSpec], faults: &mut Faults) {
     if tasks.is_empty() {
-        faults.required("spec.tasks", "must have at least one task");
+        faults.required("spec.tasks", "No task specified in job spec; at least one is needed");
     }
     let mut seen = BTreeSet::new();
     for (at, task) in tasks.iter().enumerate() {
         let path = format!("spec.tasks[{at}]");
         faults.name(&format!("{path}.name"), &task.name, names::is_dns1123_label);
         if !seen.insert(task.name.as_str()) {
-            faults.duplicate(format!("{path}.name"), format!("another task is named {:?}", task.name));
+            faults.duplicate(format!("{path}.name"), format!("duplicated task name {:?}", task.name));
         }
         check_numbers(task, &path, faults);
         check_template(task, &path, faults);
@@ -39,7 +39,8 @@ fn check_numbers(task: &TaskSpec, path: &str, faults: &mut Faults) {
     let Some(least) = task.min_available else { return };
     faults.at_least(format!("{path}.minAvailable"), least, 0);
     if least > task.replicas {
-        let why = format!("{least} is more than replicas, which is {}", task.replicas);
+        let (name, replicas) = (&task.name, task.replicas);
+        let why = format!("'minAvailable' is greater than 'replicas' in task {name:?}: {least} > {replicas}");
         faults.invalid(format!("{path}.minAvailable"), why);
     }
 }

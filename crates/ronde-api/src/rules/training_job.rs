@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use ronde_text::names::is_dns1035_label;
 
-use super::{Fault, PODS_MAX, fault::Faults, unchanged::differences};
+use super::{Fault, PODS_MAX, budget, fault::Faults, unchanged::differences};
 use crate::{
     AttachMode, CleanPodPolicy, LauncherSpec, RestartPolicy, TrainingJob, TrainingJobSpec, WorkerSpec,
     names::elastic::{AUTO, COOLDOWN, ELASTIC, JOB_NAME_MAX, worker},
@@ -45,6 +45,10 @@ pub fn validate(job: &TrainingJob) -> Vec<Fault> {
     }
     if let Err(why) = job.cooldown() {
         faults.invalid(format!("metadata.annotations[{COOLDOWN}]"), why);
+    }
+    for (role, template) in [("launcher", &job.spec.launcher().template), ("worker", &job.spec.worker().template)] {
+        let annotations = template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
+        budget::check(annotations, &format!("spec.etReplicaSpecs.{role}.template.metadata"), &mut faults);
     }
     check_launcher(job.spec.launcher(), &mut faults);
     check_worker(job.spec.worker(), &mut faults);
@@ -205,6 +209,18 @@ mod tests {
             ],
         );
         row(
+            "a budget of disruptions that is none",
+            "mnist",
+            &|spec| {
+                let annotations = json!({"annotations": {"volcano.sh/jdb-max-unavailable": "0"}});
+                spec["etReplicaSpecs"]["worker"]["template"]["metadata"] = annotations;
+            },
+            &[
+                "spec.etReplicaSpecs.worker.template.metadata.annotations[volcano.sh/jdb-max-unavailable]: \"0\" must be a \
+                 positive integer, or a percentage from 1% to 99%",
+            ],
+        );
+        row(
             "as many as there may be",
             "mnist",
             &|spec| spec["etReplicaSpecs"]["worker"]["replicas"] = 10_000.into(),
@@ -218,8 +234,8 @@ mod tests {
                 spec["etReplicaSpecs"]["worker"]["maxReplicas"] = i32::MAX.into();
             },
             &[
-                "spec.etReplicaSpecs.worker.replicas: 10001 is more than 10000",
-                "spec.etReplicaSpecs.worker.maxReplicas: 2147483647 is more than 10000",
+                "spec.etReplicaSpecs.worker.replicas: 10001 should be less than or equal to 10000",
+                "spec.etReplicaSpecs.worker.maxReplicas: 2147483647 should be less than or equal to 10000",
             ],
         );
         row(
@@ -235,7 +251,7 @@ mod tests {
                 "spec.cleanPodPolicy: \"Some\" is not one of All, Running, None",
                 "spec.launcherAttachMode: \"telnet\" is not one of kubexec, ssh",
                 "spec.restartPolicy: \"Always\" is not one of Never, OnFailure",
-                "spec.etReplicaSpecs.worker.replicas: 0 is less than 1",
+                "spec.etReplicaSpecs.worker.replicas: 0 should be greater than or equal to 1",
                 "spec.etReplicaSpecs.worker.template.spec.containers: must have at least one container",
             ],
         );

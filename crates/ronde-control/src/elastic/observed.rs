@@ -12,7 +12,7 @@ use kube::ResourceExt as _;
 use ronde_api::{
     ElasticMemory, PodGroup, PodGroupPhase, ScaleIn, ScaleOut, ScalerStatus, ScalingOutcome, ScalingWay, TrainingJob,
     TrainingJobSpec, WorkerSpec,
-    names::{SCHEDULER, elastic as names},
+    names::{SCHEDULERS, elastic as names},
     rules,
 };
 use ronde_runtime::{
@@ -33,7 +33,6 @@ pub const TRACKING: &str = "ronde.dev/training-job-tracking";
 pub const FIRST_RUN: i32 = 1;
 
 /// The schedulers of this project: their pods are placed as a gang.
-const SCHEDULERS: [&str; 2] = [SCHEDULER, "ronde"];
 
 /// What is there of a training job.
 #[derive(Debug, Clone)]

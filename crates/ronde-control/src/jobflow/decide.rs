@@ -40,6 +40,8 @@ pub const INVALID: &str = "InvalidJobFlow";
 pub const TEMPLATE_NOT_FOUND: &str = "JobTemplateNotFound";
 pub const INVALID_PATCH: &str = "InvalidPatch";
 pub const JOB_FAILED: &str = "JobFailed";
+pub const SUSPENDED: &str = "Suspended";
+pub const RESUMED: &str = "Resumed";
 
 /// A flow and everything that a decision about it is made from.
 #[derive(Debug, Clone)]
@@ -109,7 +111,7 @@ fn next_entry(seen: &ObservedFlow<'_>, before: &JobFlowStatus, flow: &Flow, now:
         return Some(known.clone());
     }
     let job = seen.jobs.get(&name);
-    let may_start = || seen.faults.is_empty() && !seen.is_deleted() && seen.is_ready(flow);
+    let may_start = || seen.may_start() && seen.is_ready(flow);
     if known.is_none() && job.is_none() && !may_start() {
         return None;
     }
@@ -185,6 +187,11 @@ fn phase(seen: &ObservedFlow<'_>, status: &JobFlowStatus, blocked: &BTreeSet<&st
     }
 }
 
+/// Tells whether no job would start any more, suspended or not.
+fn is_over(seen: &ObservedFlow<'_>, status: &JobFlowStatus, blocked: &BTreeSet<&str>) -> bool {
+    matches!(phase(seen, status, blocked), JobFlowPhase::Succeed | JobFlowPhase::Failed | JobFlowPhase::Terminating)
+}
+
 /// Returns the templates whose jobs never run, because one that they depend on has failed. Costs flows + targets.
 fn blocked<'a>(seen: &ObservedFlow<'a>, status: &JobFlowStatus) -> BTreeSet<&'a str> {
     let started: BTreeSet<&str> = status.job_status_list.iter().map(|entry| entry.name.as_str()).collect();
@@ -215,6 +222,9 @@ fn blocked<'a>(seen: &ObservedFlow<'a>, status: &JobFlowStatus) -> BTreeSet<&'a 
 fn why(seen: &ObservedFlow<'_>, status: &JobFlowStatus, blocked: &BTreeSet<&str>) -> (String, String) {
     let (reason, message) = if !seen.faults.is_empty() {
         (INVALID, seen.faults.join("; "))
+    } else if seen.flow.is_suspended() && !is_over(seen, status, blocked) {
+        let failed = failure(status).map(|failed| format!("; {failed}")).unwrap_or_default();
+        (SUSPENDED, format!("no job starts until the flow is resumed{failed}"))
     } else if let Some(refusal) = &seen.refusal {
         (FAILED_CREATE, refusal.clone())
     } else if let Some(missing) = seen.due().find(|flow| !seen.templates.contains_key(&flow.name)) {
@@ -246,7 +256,12 @@ fn enumerate(names: &[String]) -> String {
 fn events(before: &JobFlowState, now: &JobFlowState) -> Vec<JobEvent> {
     let mut events = Vec::new();
     // Every refused attempt has its own event.
-    if now.message != before.message && !now.message.is_empty() && now.reason != FAILED_CREATE {
+    let (is_suspended, was_suspended) = (now.reason == SUSPENDED, before.reason == SUSPENDED);
+    if is_suspended != was_suspended && now.phase != Some(JobFlowPhase::Terminating) {
+        let (reason, message) = if is_suspended { (SUSPENDED, &*now.message) } else { (RESUMED, "jobs start again") };
+        events.push(JobEvent::normal(reason, message));
+    }
+    if now.message != before.message && !now.message.is_empty() && now.reason != FAILED_CREATE && !is_suspended {
         events.push(JobEvent::warning(&now.reason, &now.message));
     }
     if now.phase != before.phase && now.phase == Some(JobFlowPhase::Succeed) {
@@ -265,7 +280,7 @@ fn plan(seen: &ObservedFlow<'_>, status: &JobFlowStatus) -> JobFlowPlan {
         let there = seen.jobs.values().filter(|job| job.metadata.deletion_timestamp.is_none());
         plan.delete = there.cloned().collect();
     }
-    if seen.faults.is_empty() {
+    if seen.may_start() {
         let missing = seen.due().filter(|flow| !seen.jobs.contains_key(&seen.job_name(&flow.name)));
         plan.create = missing.filter_map(|flow| seen.build(flow)?.ok()).collect();
     }
@@ -276,7 +291,7 @@ fn plan(seen: &ObservedFlow<'_>, status: &JobFlowStatus) -> JobFlowPlan {
 
 /// Returns the jobs that wait for answers of the pods of a target, with that target.
 fn waiting_for_probes<'a>(seen: &ObservedFlow<'a>) -> Vec<(&'a Flow, &'a str)> {
-    if !seen.faults.is_empty() || seen.is_deleted() {
+    if !seen.may_start() {
         return Vec::new();
     }
     let waiting = seen.flow.spec.flows.iter().filter(|flow| seen.entry(&flow.name).is_none());
@@ -316,6 +331,11 @@ fn target_questions(seen: &ObservedFlow<'_>, flow: &Flow, target: &str) -> Optio
 impl<'a> ObservedFlow<'a> {
     fn job_name(&self, template: &str) -> String {
         names::flow_job(&self.flow.name_any(), template)
+    }
+
+    /// Tells whether any job of the flow may be made.
+    fn may_start(&self) -> bool {
+        self.faults.is_empty() && !self.is_deleted() && !self.flow.is_suspended()
     }
 
     fn is_deleted(&self) -> bool {

@@ -101,6 +101,11 @@ impl World {
         self.settle()
     }
 
+    fn suspend(&mut self, is: bool) -> String {
+        self.flow.annotations_mut().insert(names::FLOW_SUSPENDED.to_owned(), is.to_string());
+        self.settle()
+    }
+
     fn delete(&mut self) {
         self.flow.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     }
@@ -205,7 +210,18 @@ fn whatever_happens_in_any_phase_has_its_answer() {
     // What is made, and the phase afterwards, in the order of the phases above.
     type Row = (&'static str, fn(&mut World), [&'static str; 5]);
     let stays = ["Pending", "Running", "Succeed", "Failed", "Terminating"];
-    let rows: [Row; 6] = [
+    let rows: [Row; 8] = [
+        ("the flow is suspended", |world| drop(world.suspend(true)), stays),
+        (
+            "a job is deleted while the flow is suspended, which is resumed",
+            |world| {
+                world.suspend(true);
+                world.jobs.remove("f-a");
+                assert!(!world.settle().contains("f-a"), "it is not made");
+                world.flow.annotations_mut().clear();
+            },
+            ["f-a Pending", "f-a Pending", "Succeed", "Failed", "Terminating"],
+        ),
         (
             "a job is deleted",
             |world| drop(world.jobs.remove("f-a")),
@@ -298,6 +314,38 @@ fn a_flow_that_is_deleted_starts_nothing() {
     world.settle();
     world.delete();
     assert_eq!(world.becomes("a", JobPhase::Completed), "Terminating");
+}
+
+#[test]
+fn a_suspended_flow_starts_nothing_and_follows_what_runs() {
+    let mut world = World::new(&diamond());
+    assert_eq!(world.suspend(true), "Pending", "not even the first");
+    assert_eq!(world.status().state.message, "no job starts until the flow is resumed");
+    assert_eq!(world.suspend(false), "f-a Pending");
+    world.becomes("a", JobPhase::Running);
+    assert_eq!(world.suspend(true), "Running", "a job that runs goes on");
+    assert_eq!(world.becomes("a", JobPhase::Completed), "Running", "and those after it wait");
+    assert_eq!(world.status().completed_jobs, ["f-a"]);
+    assert_eq!(world.suspend(false), "f-b,f-c Running");
+    world.becomes("b", JobPhase::Failed);
+    assert_eq!(world.suspend(true), "Running");
+    let message = "no job starts until the flow is resumed; failed: `f-b`";
+    assert_eq!((&*world.status().state.reason, &*world.status().state.message), ("Suspended", message));
+    assert_eq!(world.becomes("c", JobPhase::Completed), "Failed", "it ends although it is suspended");
+    assert_eq!(world.status().state.reason, "JobFailed");
+    let told: Vec<&str> = world.events.iter().filter_map(|event| event.split(':').next()).collect();
+    let expected = ["Suspended", "Resumed", "Suspended", "Resumed", "JobFailed", "Suspended", "Resumed", "JobFailed"];
+    assert_eq!(told, expected, "{:?}", world.events);
+}
+
+#[test]
+fn a_suspended_flow_asks_nobody() {
+    let mut world = probing(&json!({"tcpSocketList": [{"port": 22}]}));
+    world.becomes("a", JobPhase::Running);
+    world.pods.insert("f-a".to_owned(), vec![pod(Some("10.0.0.1")), pod(Some("10.0.0.2"))]);
+    assert_eq!(questions(&world.seen()).len(), 2);
+    world.suspend(true);
+    assert!(questions(&world.seen()).is_empty());
 }
 
 #[test]

@@ -14,7 +14,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use ronde_api::{PodGroup, names};
+use ronde_api::{PodGroup, names, rules::budget};
 use ronde_runtime::{
     pods::{apply, controller_of},
     runner::{Controller, Ctx},
@@ -24,6 +24,9 @@ use serde_json::json;
 
 use self::plan::{build, needs_group};
 use crate::membership::Schedulers;
+
+/// The reason of events about annotations that mean nothing.
+const INVALID_ANNOTATION: &str = "InvalidAnnotation";
 
 /// The controller of groups for plain pods.
 #[derive(Debug, Clone)]
@@ -51,6 +54,10 @@ impl Controller for PodGroups {
         let Some(pod) = ctx.caches.get::<Pod>(key).filter(|pod| needs_group(pod, &self.schedulers)) else {
             return Ok(None);
         };
+        // Where admission has not refused them, people are told of them.
+        for fault in budget::validate(pod.annotations()) {
+            ctx.events.warning(&*pod, INVALID_ANNOTATION, fault.to_string());
+        }
         let name = plan::name(&pod);
         if ctx.caches.get::<PodGroup>(&Key::new(&key.namespace, &name)).is_none() {
             let group = build(&pod, owner_of(ctx, &pod).await.as_ref());

@@ -48,7 +48,7 @@ pub struct Scheduler {
 impl Scheduler {
     /// Makes the scheduler of a cluster that has another one for plain pods.
     pub fn for_cluster() -> Self {
-        let schedulers = ["volcano", "ronde"].map(str::to_owned).into();
+        let schedulers = ronde_api::names::SCHEDULERS.map(str::to_owned).into();
         Self { schedulers, tier_labels: Vec::new(), policy: Policy::default() }
     }
 

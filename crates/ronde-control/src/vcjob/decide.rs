@@ -24,8 +24,9 @@ pub fn decide(seen: &Observed<'_>, now: Timestamp) -> Step<JobStatus, VcJobPlan>
     // 1. what has ended and what is over
     builder.remember();
     // 2. what has happened, and what answers it
-    if !builder.answer() {
-        // 3. what follows from the pods
+    // 3. which pods are to be others
+    if !builder.answer() && !builder.renew() {
+        // 4. what follows from the pods
         builder.advance();
     }
     let phase = builder.phase();

@@ -16,6 +16,8 @@ pub const INVALID_JOB: &str = "InvalidJob";
 pub const JOB_WARNING: &str = "JobWarning";
 /// Ours: pods were ended that had done nothing wrong.
 pub const DISRUPTED: &str = "Disrupted";
+/// Ours: images, resources or priority of the pods of a job have changed.
+pub const PODS_CHANGED: &str = "PodsChanged";
 /// Ours: containers of a pod cannot start.
 pub const POD_TROUBLE: &str = "PodTrouble";
 

@@ -313,6 +313,21 @@ impl World {
         self.job.metadata.generation = self.job.metadata.generation.map(|generation| generation + 1);
     }
 
+    /// Changes the image of a task.
+    fn set_image(&mut self, name: &str, image: &str) {
+        let task = self.job.spec.tasks.iter_mut().find(|task| task.name == name).expect("a task");
+        let pod = task.template.spec.as_mut().expect("a pod");
+        pod.containers[0].image = Some(image.to_owned());
+        self.job.metadata.generation = self.job.metadata.generation.map(|generation| generation + 1);
+    }
+
+    /// Shows the images of pods: `w-0=x`.
+    pub fn show_images(&self) -> String {
+        let image = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.containers[0].image.clone()).unwrap_or_default();
+        let show = |pod: &Pod| format!("{}={}", pod.name_any().trim_start_matches("j-"), image(pod));
+        self.pods.values().map(show).collect::<Vec<_>>().join(" ")
+    }
+
     /// Lets one word of a script happen.
     pub fn happen(&mut self, word: &str) {
         let (verb, what) = word.split_once(':').unwrap_or((word, ""));
@@ -338,6 +353,7 @@ impl World {
             "restarts" => self.restart_containers(&pod, number),
             "cmd" => self.command(what),
             "group" => self.group_phase(what),
+            "image" => self.set_image(what, value),
             "scale" => self.scale(what, number),
             "wait" => self.seconds += what.parse::<i64>().expect("seconds"),
             "claim" => self.claims.push(what.to_owned()),

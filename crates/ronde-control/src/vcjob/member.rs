@@ -50,6 +50,11 @@ impl Member {
         }
     }
 
+    /// Returns what it was made with, as [`super::template::mark`] has it.
+    pub fn template(&self) -> Option<&String> {
+        self.pod.annotations().get(names::POD_TEMPLATE)
+    }
+
     /// Tells whether the status of the job may not know yet what happened to it.
     pub fn is_tracked(&self) -> bool {
         is_tracked(&self.pod)

@@ -25,6 +25,7 @@ pub mod policy;
 pub mod rules;
 pub mod status_builder;
 pub mod tally;
+pub mod template;
 #[cfg(test)]
 mod tests;
 pub mod volumes;

@@ -13,7 +13,7 @@ use super::{
     member::TRACKING,
     occurrence::partition_of,
     plugins::{Plugins, Seat},
-    volumes,
+    template, volumes,
 };
 
 type Notes = BTreeMap<String, String>;
@@ -78,14 +78,20 @@ fn annotations(job: &Job, task: &TaskSpec, index: i32) -> Notes {
         (names::JOB_VERSION, status.version.to_string()),
         (names::TEMPLATE_UID, format!("{}-{}", job.name_any(), task.name)),
         (names::JOB_RETRY_COUNT, status.retry_count.to_string()),
+        (names::POD_TEMPLATE, template::mark(job, task)),
     ]);
     if task.topology_policy.parse().is_ok_and(|policy: TopologyPolicy| policy != TopologyPolicy::None) {
         annotations.insert(names::NUMA_TOPOLOGY_POLICY.to_owned(), task.topology_policy.clone());
     }
     copy(job.annotations(), &mut annotations, &[names::PREEMPTABLE, names::COOLDOWN_TIME, names::REVOCABLE_ZONE]);
-    let budget = [names::JDB_MIN_AVAILABLE, names::JDB_MAX_UNAVAILABLE];
-    let budget = budget.into_iter().find(|key| job.annotations().contains_key(*key));
-    copy(job.annotations(), &mut annotations, budget.as_slice());
+    let budget_in = |notes: &Notes| {
+        [names::JDB_MIN_AVAILABLE, names::JDB_MAX_UNAVAILABLE].into_iter().find(|key| notes.contains_key(*key))
+    };
+    let own = task.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
+    // A pod has one budget; that of its task is closer.
+    if own.and_then(budget_in).is_none() {
+        copy(job.annotations(), &mut annotations, budget_in(job.annotations()).as_slice());
+    }
     annotations
 }
 

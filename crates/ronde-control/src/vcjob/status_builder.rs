@@ -32,7 +32,7 @@ use super::{
     policy::{self, Question},
     rules,
     tally::Tally,
-    volumes,
+    template, volumes,
 };
 use crate::reconcile::{Cause, JobEvent};
 
@@ -173,12 +173,46 @@ impl<'a> StatusBuilder<'a> {
             if !faults.is_empty() {
                 self.events.push(JobEvent::warning(events::INVALID_JOB, faults.join("; ")));
             }
+            self.say_what_runs_on();
         } else {
             return;
         }
         self.memory.fixed = Some(changes::marks(&job.spec));
         let queue = Some(job.spec.queue.clone()).filter(|queue| !queue.is_empty() && queue != names::DEFAULT_QUEUE);
         self.memory.queue = self.memory.queue.take().or(queue);
+    }
+
+    /// Says of a changed job which pods will know later.
+    fn say_what_runs_on(&mut self) {
+        for (task, outdated) in template::outdated(self.seen, &self.memory) {
+            if outdated.running > 0 {
+                let pods = count_pods(outdated.running, "runs", "run");
+                let text = format!("task {task} was changed: {pods} on as before, until a restart");
+                self.events.push(JobEvent::normal(events::PODS_CHANGED, text));
+            }
+        }
+    }
+
+    /// Makes pods that have not started anew if the job says something else by now; tells whether there were any. It
+    /// costs no retry, the job keeps its phase and its group keeps its place in the queue.
+    pub fn renew(&mut self) -> bool {
+        if !matches!(self.phase(), JobPhase::Pending | JobPhase::Running) {
+            return false;
+        }
+        let mut scopes = Vec::new();
+        for (task, outdated) in template::outdated(self.seen, &self.memory) {
+            let of_task = outdated.scopes(task);
+            if !of_task.is_empty() {
+                let pods = count_pods(outdated.waiting.len(), "has", "have");
+                let text = format!("task {task} was changed: {pods} not started and will be replaced");
+                self.events.push(JobEvent::normal(events::PODS_CHANGED, text));
+            }
+            scopes.extend(of_task);
+        }
+        if !scopes.is_empty() {
+            self.bump_version(&scopes);
+        }
+        !scopes.is_empty()
     }
 
     /// Says of a command that nothing comes of it, because the job is refused.
@@ -427,6 +461,11 @@ impl<'a> StatusBuilder<'a> {
         self.memory.write(&mut self.status);
         (self.status, self.memory, self.events, self.look_again)
     }
+}
+
+/// Says `1 pod runs`, `2 pods run`.
+fn count_pods(pods: usize, one: &str, many: &str) -> String {
+    if pods == 1 { format!("1 pod {one}") } else { format!("{pods} pods {many}") }
 }
 
 /// Without a policy a pod that a node has ended is made again, as one is that was deleted: it cannot go on by itself.

@@ -14,7 +14,8 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use ronde_api::{
-    Command, Job, PodGroup, PodGroupPhase, Queue, QueueState, TrainingJob, names, rules::occupants::in_queue,
+    Command, Job, PodGroup, PodGroupPhase, Queue, QueueState, TrainingJob, names,
+    rules::{self, Queues, occupants::in_queue},
 };
 use ronde_runtime::{
     pods::apply,
@@ -141,10 +142,19 @@ fn observe<'a>(caches: &Caches, queue: &'a Queue, command: Option<&Arc<Command>>
     ObservedQueue {
         queue,
         is_parent_open: parent.is_none_or(|parent| state(&parent) == QueueState::Open),
+        faults: faults(caches, queue),
         occupants: if is_deleted { occupants(caches, &name) } else { Vec::new() },
         has_groups: caches.list::<PodGroup>(None).iter().any(is_inside),
         command: command.map(|command| command.action.clone()),
     }
+}
+
+/// Returns what is wrong with a queue among the others. Admission would have refused it; nothing else does on a cluster.
+fn faults(caches: &Caches, queue: &Queue) -> Vec<String> {
+    let mut queue = queue.clone();
+    rules::queue::default(&mut queue);
+    let all: Queues = caches.list::<Queue>(None).iter().map(|queue| Queue::clone(queue)).collect();
+    rules::queue::validate(&queue, &all).iter().map(ToString::to_string).collect()
 }
 
 async fn apply_step(ctx: &Ctx, queue: &Queue, step: &QueueStep) -> Result<(), kube::Error> {
@@ -154,11 +164,10 @@ async fn apply_step(ctx: &Ctx, queue: &Queue, step: &QueueStep) -> Result<(), ku
             let mark = is_marked.then_some("true");
             patch(ctx, queue, &json!({"metadata": {"annotations": {names::CLOSED_BY_PARENT: mark}}})).await
         }
-        QueueStep::State(state) => {
-            let patch = Patch::Merge(json!({"status": {"state": state}}));
-            let written = api(ctx).patch_status(&queue.name_any(), &PatchParams::default(), &patch).await?;
-            ctx.caches.assume(written);
-            Ok(())
+        QueueStep::State(state) => patch_status(ctx, queue, &json!({"state": state})).await,
+        QueueStep::Message(message) => {
+            let message = Some(message).filter(|message| !message.is_empty());
+            patch_status(ctx, queue, &json!({"message": message})).await
         }
         QueueStep::Hold => set_finalizers(ctx, queue, |finalizers| finalizers.push(IN_USE.to_owned())).await,
         QueueStep::Release => set_finalizers(ctx, queue, |finalizers| finalizers.retain(|it| it != IN_USE)).await,
@@ -177,6 +186,13 @@ async fn set_finalizers(ctx: &Ctx, queue: &Queue, change: impl Fn(&mut Vec<Strin
     change(&mut finalizers);
     let meta = json!({"resourceVersion": newest.resource_version(), "finalizers": finalizers});
     patch(ctx, &newest, &json!({"metadata": meta})).await
+}
+
+async fn patch_status(ctx: &Ctx, queue: &Queue, status: &Value) -> Result<(), kube::Error> {
+    let patch = Patch::Merge(json!({"status": status}));
+    let written = api(ctx).patch_status(&queue.name_any(), &PatchParams::default(), &patch).await?;
+    ctx.caches.assume(written);
+    Ok(())
 }
 
 async fn patch(ctx: &Ctx, queue: &Queue, patch: &Value) -> Result<(), kube::Error> {

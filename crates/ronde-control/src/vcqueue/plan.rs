@@ -15,6 +15,8 @@ pub struct ObservedQueue<'a> {
     pub has_groups: bool,
     /// The jobs and groups in it, in words. Looked for only when it is to be deleted.
     pub occupants: Vec<String>,
+    /// What is wrong with it.
+    pub faults: Vec<String>,
     /// What a person asks for.
     pub command: Option<String>,
 }
@@ -27,6 +29,8 @@ pub enum QueueStep {
     /// To remember whether it was closed because its parent was.
     Mark(bool),
     State(QueueState),
+    /// To say what is wrong with it, or that nothing is any more.
+    Message(String),
     /// To keep it from being deleted while something is in it.
     Hold,
     /// To let it go.
@@ -36,6 +40,9 @@ pub enum QueueStep {
         message: String,
     },
 }
+
+/// The reason of events about queues that something is wrong with.
+const INVALID: &str = "InvalidQueue";
 
 /// The finalizer of queues that have been used.
 pub const IN_USE: &str = "ronde.dev/queue-in-use";
@@ -61,6 +68,7 @@ pub fn plan(seen: &ObservedQueue<'_>) -> Vec<QueueStep> {
         let warnings = rules::queue::warnings(seen.queue).into_iter();
         steps.extend(warnings.map(|message| QueueStep::Warn { reason: "QueueWarning", message }));
     }
+    steps.extend(told(seen));
     let is_deleted = seen.queue.metadata.deletion_timestamp.is_some();
     let is_held = seen.queue.finalizers().iter().any(|finalizer| finalizer == IN_USE);
     if is_deleted {
@@ -90,6 +98,17 @@ pub fn plan(seen: &ObservedQueue<'_>) -> Vec<QueueStep> {
         steps.push(message.map_or(QueueStep::Release, in_use));
     }
     steps
+}
+
+/// Says what is wrong with the queue: in its status first, then, once, to people.
+fn told(seen: &ObservedQueue<'_>) -> Vec<QueueStep> {
+    let before = seen.queue.status.as_ref().map_or("", |status| status.message.as_str());
+    let message = seen.faults.join("; ");
+    if message == before {
+        return Vec::new();
+    }
+    let warning = (!message.is_empty()).then(|| QueueStep::Warn { reason: INVALID, message: message.clone() });
+    [QueueStep::Message(message)].into_iter().chain(warning).collect()
 }
 
 enum Asked {

@@ -28,6 +28,7 @@ fn check(what: &str, queue: &Queue, around: &str, expected: &str) {
         is_parent_open: !words.contains(&"parent-closed"),
         has_groups: words.contains(&"groups"),
         occupants: words.iter().filter(|word| word.starts_with("job:")).map(|word| word.replace(':', " ")).collect(),
+        faults: words.iter().filter(|word| word.starts_with("fault:")).map(|word| word.replace(':', " ")).collect(),
         command: words.iter().find(|word| word.ends_with("Queue")).map(ToString::to_string),
     };
     let shown: Vec<String> = plan(&seen)
@@ -36,6 +37,7 @@ fn check(what: &str, queue: &Queue, around: &str, expected: &str) {
             QueueStep::Join(parent) => format!("joins {parent}"),
             QueueStep::Mark(is_marked) => format!("marked {is_marked}"),
             QueueStep::State(state) => state.to_string(),
+            QueueStep::Message(message) => format!("says {message:?}"),
             QueueStep::Hold => "held".to_owned(),
             QueueStep::Release => "released".to_owned(),
             QueueStep::Warn { message, .. } => message.clone(),
@@ -99,6 +101,16 @@ fn a_queue_with_something_in_it_is_not_deleted() {
     check("a suspended job has no group", &deleted("Open"), "job:ns/lm", suspended);
     check("it is empty", &deleted("Closing"), "", "Closed, released");
     check("nobody opens it", &deleted("Closed"), "OpenQueue", "released");
+}
+
+#[test]
+fn what_is_wrong_with_a_queue_is_said_until_it_is_right() {
+    let mut open = queue("q", Some("Open"), false);
+    check("it is new", &open, "fault:weight", "says \"fault weight\", fault weight");
+    open.status.as_mut().expect("a status").message = "fault weight".to_owned();
+    check("it is known", &open, "fault:weight", "");
+    check("something else", &open, "fault:parent", "says \"fault parent\", fault parent");
+    check("it is mended", &open, "", "says \"\"");
 }
 
 #[test]

@@ -135,7 +135,10 @@ static COMMAND: Rules<Command> = Rules {
 
 static HYPER_NODE: Rules<HyperNode> = Rules {
     default: |_, _, _| {},
-    check: |new, _, _| rules::hyper_node::validate(new),
+    check: |new, old, _| match old {
+        None => rules::hyper_node::validate(new),
+        Some(old) => rules::hyper_node::validate_update(old, new),
+    },
     check_raw: |_| Vec::new(),
     warnings: |_| Vec::new(),
 };

@@ -5,6 +5,7 @@
 
 mod kinds;
 mod overlay;
+mod pods;
 
 use std::sync::Arc;
 
@@ -76,6 +77,10 @@ impl Admission for OwnKinds {
     }
 
     fn check(&self, review: &Review<'_>, new: &Value, old: Option<&Value>) -> Option<Verdict> {
+        let resource = (review.resource.group.as_str(), review.resource.plural.as_str(), review.subresource);
+        if resource == ("", "pods", "") {
+            return if old.is_none() { pods::check(new) } else { None };
+        }
         let kind = kind_of(review)?;
         if is_unchanged(new, old) {
             return None;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use parking_lot::Mutex;
 use ronde_api::{Job, JobFlow, JobFlowPhase, JobPhase, JobTemplate, names};
@@ -47,6 +47,12 @@ async fn create_templates(cluster: &Cluster, names: &[&str]) -> anyhow::Result<(
 async fn become_phase(flows: &Api<JobFlow>, name: &str, phase: JobFlowPhase) -> anyhow::Result<()> {
     let is_so = async || Ok(flows.get(name).await?.status.and_then(|status| status.state.phase) == Some(phase));
     eventually(&format!("{name} is {phase}"), is_so).await
+}
+
+async fn suspend(flows: &Api<JobFlow>, is: bool) -> anyhow::Result<()> {
+    let patch = json!({"metadata": {"annotations": {names::FLOW_SUSPENDED: is.then_some("true")}}});
+    flows.patch("f", &PatchParams::default(), &Patch::Merge(patch)).await?;
+    Ok(())
 }
 
 /// The jobs that were ever there, and in which order they began: each once, and none before what it waits for.
@@ -101,10 +107,12 @@ async fn story(seed: u64) -> anyhow::Result<()> {
             }
         })
     };
-    for _ in 0..chance.between(4, 8) {
+    for round in 0..chance.between(4, 8) {
+        suspend(&flows, round % 2 == 1).await?;
         tokio::time::sleep(chance.time_up_to(Duration::from_secs(10))).await;
         cluster.kill(&mut chance).await;
     }
+    suspend(&flows, false).await?;
     become_phase(&flows, "f", JobFlowPhase::Succeed).await?;
     eventually("the jobs are deleted", async || Ok(jobs.list(&ListParams::default()).await?.items.is_empty())).await?;
     anyhow::ensure!(!watcher.is_finished(), "seed {seed}: {:?}", watcher.await);
@@ -123,6 +131,31 @@ mod every_job_runs_once_and_in_its_turn_whatever_dies {
     crate::stories!(seed_0: 0, seed_1: 1, seed_2: 2, seed_3: 3);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_suspended_flow_starts_nothing_until_it_is_resumed() -> anyhow::Result<()> {
+    let mut cluster = Cluster::start_batch(5).await?;
+    let mut chance = Chance::new(5);
+    let flows: Api<JobFlow> = Api::default_namespaced(cluster.client.clone());
+    let jobs: Api<Job> = Api::default_namespaced(cluster.client.clone());
+    create_templates(&cluster, &TEMPLATES).await?;
+    let mut waiting = flow("f", "retain");
+    waiting.annotations_mut().insert(names::FLOW_SUSPENDED.to_owned(), "true".to_owned());
+    flows.create(&PostParams::default(), &waiting).await?;
+    let says_so = async || Ok(flows.get("f").await?.status.unwrap_or_default().state.reason == "Suspended");
+    eventually("it says so", says_so).await?;
+    cluster.kill(&mut chance).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(jobs.list(&ListParams::default()).await?.items.is_empty(), "nothing started, also after a restart");
+    suspend(&flows, false).await?;
+    eventually("the first two start", async || {
+        let names: Vec<String> = jobs.list(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect();
+        Ok(names == ["f-a", "f-b"])
+    })
+    .await?;
+    cluster.stop().await;
+    Ok(())
+}
+
 async fn messages(cluster: &Cluster) -> anyhow::Result<Vec<String>> {
     let events = Api::<Event>::default_namespaced(cluster.client.clone()).list(&ListParams::default()).await?;
     Ok(events.into_iter().filter_map(|event| event.message).collect())
@@ -134,7 +167,7 @@ async fn a_wrong_flow_is_refused_or_where_nobody_refuses_it_told() -> anyhow::Re
         {"name": "a", "dependsOn": {"targets": ["b"]}}, {"name": "b", "dependsOn": {"targets": ["a", "x"]}},
     ]);
     let wrong = json!({"metadata": {"name": "w"}, "spec": {"flows": circle}});
-    let why = "circular dependency: \"a\" waits for \"b\" waits for itself";
+    let why = "jobflow Flow is not DAG: \"a\" waits for \"b\" waits for itself";
     let strict = Cluster::start_batch(1).await?;
     let flows: Api<JobFlow> = Api::default_namespaced(strict.client.clone());
     let refused = flows.create(&PostParams::default(), &serde_json::from_value(wrong.clone())?).await;

@@ -408,3 +408,47 @@ async fn story(seed: u64) -> anyhow::Result<()> {
 mod every_trouble_is_answered_once_whatever_dies {
     crate::stories!(seed_0: 0, seed_1: 1, seed_2: 2, seed_3: 3, seed_4: 4, seed_5: 5);
 }
+
+/// A job that waits is changed again and again while controllers die.
+async fn changed_while_it_waits(seed: u64) -> anyhow::Result<()> {
+    let mut chance = Chance::new(seed);
+    let mut cluster = Cluster::start_batch(seed).await?;
+    let jobs: Api<Job> = Api::default_namespaced(cluster.client.clone());
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client.clone());
+    let policies = json!([{"event": "PodEvicted", "action": "AbortJob"}]);
+    let spec = json!({"policies": policies, "plugins": {"svc": []}, "tasks": [task("w", 3, json!({}))]});
+    jobs.create(&PostParams::default(), &job("lm", &spec)).await?;
+    let admission = admit_all(&cluster.client);
+    let images = async || -> anyhow::Result<Vec<Option<String>>> {
+        let image = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.containers[0].image.clone());
+        Ok(pods.list(&ListParams::default()).await?.iter().map(image).collect())
+    };
+    eventually("its pods wait for a node", async || Ok(images().await?.len() == 3)).await?;
+    for image in ["a", "b", "c", "d"] {
+        let place = "/spec/tasks/0/template/spec/containers/0/image";
+        let patch = serde_json::from_value(json!([{"op": "replace", "path": place, "value": image}]))?;
+        jobs.patch("lm", &PatchParams::default(), &Patch::Json::<()>(patch)).await?;
+        tokio::time::sleep(chance.time_up_to(Duration::from_secs(3))).await;
+        cluster.kill(&mut chance).await;
+    }
+    eventually("all have the last image", async || Ok(images().await? == vec![Some("d".to_owned()); 3])).await?;
+    let node = node::start(&cluster.client, &cluster.clock, seed, Habits::default(), Box::new(|_| {})).await?;
+    let status = async || Ok::<_, anyhow::Error>(jobs.get("lm").await?.status.unwrap_or_default());
+    eventually("it runs", async || Ok(status().await?.running == 3)).await?;
+    let status = status().await?;
+    let phases: Vec<JobPhase> = status.conditions.iter().map(|condition| condition.status).collect();
+    assert_eq!(phases, [JobPhase::Pending, JobPhase::Running], "seed {seed}: nothing was an eviction or a restart");
+    assert_eq!(status.retry_count, 0, "seed {seed}");
+    admission.abort();
+    node.stop().await?;
+    cluster.stop().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_that_changes_while_a_job_waits_is_the_one_it_starts_with() -> anyhow::Result<()> {
+    for seed in 0..4 {
+        changed_while_it_waits(seed).await?;
+    }
+    Ok(())
+}

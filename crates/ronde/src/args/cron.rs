@@ -23,6 +23,10 @@ pub enum FlowVerb {
     Get(KindGetArgs),
     /// Create flows, and the templates of their jobs, from manifests.
     Create(KindCreateArgs),
+    /// Start no more jobs for now; those that run continue.
+    Suspend(SwitchArgs),
+    /// Start jobs again, those first whose turn came meanwhile.
+    Resume(SwitchArgs),
     /// Delete flows with their jobs.
     #[command(alias = "del")]
     Delete(KindDeleteArgs),
@@ -49,9 +53,9 @@ pub enum CronVerb {
     #[command(visible_alias = "tf", args_override_self = true)]
     Tfjob(Box<CronTfjobArgs>),
     /// Start no more jobs for now; those that run continue.
-    Suspend(CronSwitchArgs),
+    Suspend(SwitchArgs),
     /// Start jobs again; if runs were due meanwhile, the last of them at once.
-    Resume(CronSwitchArgs),
+    Resume(SwitchArgs),
     /// Delete CronJobs with their jobs.
     #[command(alias = "del")]
     Delete(KindDeleteArgs),
@@ -141,11 +145,11 @@ pub struct KindDeleteArgs {
 }
 
 #[derive(Debug, Clone, ClapArgs)]
-pub struct CronSwitchArgs {
+pub struct SwitchArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// Name of the CronJob.
+    /// Name of the object.
     #[arg(value_name = "NAME")]
     pub name: String,
 

@@ -10,6 +10,7 @@ mod kinds;
 mod metrics;
 mod monitoring;
 mod rights;
+mod volcano;
 
 use std::path::{Path, PathBuf};
 

@@ -64,13 +64,18 @@ fn a_cron_of_flags_is_one_manifest() {
 }
 
 #[test]
-fn flows_are_created_shown_and_deleted() {
+fn flows_are_created_shown_suspended_and_deleted() {
     let sandbox = Sandbox::new();
     sandbox.up_with_nodes();
     sandbox.write("flow.yaml", FLOW);
     let created = ["flow list", "flow create -f flow.yaml"].map(|line| sandbox.transcript(line)).join("\n");
     sandbox.until("flow get night -o wide", "there is no JobTemplate `prepare`");
+    let switch = ["flow suspend night", "flow suspend night", "flow suspend none"];
+    let suspended = switch.map(|line| sandbox.transcript(line)).join("\n");
+    sandbox.until("flow get night -o wide", "no job starts until the flow is resumed");
+    let resumed = ["flow resume night", "flow resume night"].map(|line| sandbox.transcript(line)).join("\n");
+    sandbox.until("flow get night -o wide", "there is no JobTemplate `prepare`");
     let lines = ["flow list -o name", "flow get none", "flow delete night", "flow list -A"];
     let shown = lines.map(|line| sandbox.transcript(line)).join("\n");
-    assert_snapshot!("flows", format!("{created}\n{shown}"));
+    assert_snapshot!("flows", [created, suspended, resumed, shown].join("\n"));
 }

@@ -58,16 +58,15 @@ fn amounts_are_in_order() {
             "guarantee": {"resource": {"cpu": "3", "nvidia.com/gpu": "1"}},
         }),
         &[
-            "spec.weight: 70000 is not between 1 and 65535",
-            "spec.priority: -1 is less than 0",
+            "spec.weight: 70000 should be less than or equal to 65535",
+            "spec.priority: -1 should be greater than or equal to 0",
             "spec.dequeueStrategy: \"lifo\" is not one of fifo, traverse",
             "spec.capability.memory: \"much\": quantities must match the regular expression \
          '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
             "spec.capability.pods: -1 is negative",
-            "spec.guarantee.resource.cpu: 3 is more than spec.deserved, which is 2",
-            "spec.guarantee.resource.nvidia.com/gpu: needs spec.deserved.nvidia.com/gpu too: a guarantee is part of what a \
-             queue deserves",
-            "spec.deserved.cpu: 2 is more than spec.capability, which is 1",
+            "spec.guarantee.resource.cpu: deserved[cpu]=2 must be >= guarantee[cpu]=3",
+            "spec.guarantee.resource.nvidia.com/gpu: deserved[nvidia.com/gpu] must be >= guarantee[nvidia.com/gpu]=1, but is not set",
+            "spec.deserved.cpu: deserved[cpu]=2 must be <= capability[cpu]=1",
         ],
     );
 }
@@ -180,14 +179,14 @@ fn the_older_form_of_a_hierarchy_is_checked() {
         "root/c",
         "1/2/3",
         &[
-            "metadata.annotations[volcano.sh/hierarchy-weights]: \"1/2/3\" must have as many parts as volcano.sh/hierarchy, \
+            "metadata.annotations[volcano.sh/hierarchy-weights]: \"1/2/3\" must have the same length as volcano.sh/hierarchy, \
          which is \"root/c\"",
         ],
     );
     check_placed(
         "root/c",
         "1/-2",
-        &["metadata.annotations[volcano.sh/hierarchy-weights]: \"-2\" is not a number above 0"],
+        &["metadata.annotations[volcano.sh/hierarchy-weights]: \"-2\" must be a number larger than 0"],
     );
 }
 
@@ -206,5 +205,10 @@ fn what_has_no_effect_is_told() {
 #[test]
 fn a_limit_on_jobs_is_a_number_of_them() {
     check_queue("good", "q", json!({"maxRunningJobs": 1}), &[]);
-    check_queue("bad", "q", json!({"maxRunningJobs": 0}), &["spec.maxRunningJobs: 0 is less than 1"]);
+    check_queue(
+        "bad",
+        "q",
+        json!({"maxRunningJobs": 0}),
+        &["spec.maxRunningJobs: 0 should be greater than or equal to 1"],
+    );
 }

@@ -267,7 +267,7 @@ fn requests_that_cannot_be_met_fail_with_a_reason() {
     check("more than there are", &|world| world.scale_in("ask", json!({"count": 5}), 60), "the job has only 2 workers");
     let nobody = json!({"podNames": ["j-worker-7", "j-worker-0", "x"]});
     check("nobody", &|world| world.scale_in("ask", nobody.clone(), 60), "the job has no worker j-worker-7, x");
-    check("none", &|world| world.scale_out("ask", 0, 60), "spec.toAdd.count: 0 is less than 1");
+    check("none", &|world| world.scale_out("ask", 0, 60), "spec.toAdd.count: 0 should be greater than or equal to 1");
 }
 
 #[test]

@@ -109,6 +109,11 @@ const ENTRIES: [Entry; 8] = [
     },
 ];
 
+/// Returns the arguments that a plugin understands.
+pub fn flags_of(plugin: &str) -> &'static [(&'static str, Kind)] {
+    ENTRIES.iter().find(|entry| entry.name == plugin).map_or(&[], |entry| entry.flags)
+}
+
 /// The plugins of a job.
 pub struct Plugins<'a> {
     job: &'a Job,

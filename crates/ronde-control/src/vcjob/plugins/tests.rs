@@ -63,8 +63,8 @@ fn pods_have_the_labels_and_annotations_that_schedulers_read() {
             "volcano.sh/task-index": "1", "volcano.sh/task-spec": "gpu-worker",
         },
         {
-            "scheduling.k8s.io/group-name": "lm-u1", "volcano.sh/job-name": "lm", "volcano.sh/job-retry-count": "0",
-            "volcano.sh/job-version": "0", "volcano.sh/preemptable": "true", "volcano.sh/queue-name": "default",
+            "ronde.dev/template": "5bfbf8954b", "scheduling.k8s.io/group-name": "lm-u1", "volcano.sh/job-name": "lm",
+            "volcano.sh/job-retry-count": "0", "volcano.sh/job-version": "0", "volcano.sh/preemptable": "true", "volcano.sh/queue-name": "default",
             "volcano.sh/task-index": "1", "volcano.sh/task-spec": "gpu-worker", "volcano.sh/template-uid": "lm-gpu-worker",
         },
         ["ronde.dev/job-tracking"],

@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use proptest::prelude::*;
 use ronde_api::{JobPhase, names};
 use ronde_runtime::pods::{is_deleted, phase};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::vcjob::{
     fixtures::{World, task},
@@ -130,6 +130,25 @@ fn a_kill_between_any_two_writes_changes_nothing() {
     let spec = json!({"maxRetry": 9, "plugins": {"svc": [], "ssh": []}, "policies": [restart, evicted],
         "tasks": [task("m", 1, complete), task("w", 2, json!({"dependsOn": {"name": ["m"]}}))]});
     let script = "run run fail:w-0=1 gone run run evict:w-1 gone run scale:w=3 run cmd:AbortJob gone cmd:ResumeJob run run ok:w-0 ok:m-0 gone";
+    let phases = "Pending Running Restarting Pending Running Restarting Pending Running Pending Running Aborting Aborted \
+        Restarting Pending Running Completing Completed";
+    let kills = kill_between_writes(&spec, script, phases);
+    assert!(kills > 50, "only {kills} writes");
+}
+
+#[test]
+fn a_kill_between_any_two_writes_loses_no_change_of_an_image() {
+    let restart = json!({"event": "PodFailed", "action": "RestartJob"});
+    let evicted = json!({"event": "PodEvicted", "action": "TerminateJob"});
+    let spec = json!({"maxRetry": 9, "plugins": {"svc": []}, "policies": [restart, evicted],
+        "tasks": [task("m", 1, json!({})), task("w", 3, json!({}))]});
+    let script = "image:w=y gone run:w-0 run:m-0 image:w=z gone run image:m=z image:w=v fail:w-1=1 gone run";
+    let kills = kill_between_writes(&spec, script, "Pending Running Restarting Pending Running");
+    assert!(kills > 30, "only {kills} writes");
+}
+
+/// Plays a script again and again, the controller being killed before another write each time; returns how often.
+fn kill_between_writes(spec: &Value, script: &str, phases: &str) -> usize {
     let play = |mut fuse: usize| {
         let mut world = World::new(spec.clone());
         work_until_killed(&mut world, &mut fuse);
@@ -140,21 +159,18 @@ fn a_kill_between_any_two_writes_changes_nothing() {
         (world, fuse)
     };
     let (undisturbed, _) = play(0);
-    let phases = "Pending Running Restarting Pending Running Restarting Pending Running Pending Running Aborting Aborted \
-        Restarting Pending Running Completing Completed";
     assert_eq!(undisturbed.phases.join(" "), phases);
-    let mut kills = 0;
     for fuse in 1.. {
         let (world, left) = play(fuse);
         if left > 0 {
-            break;
+            return fuse - 1;
         }
-        kills += 1;
         assert_eq!(world.phases, undisturbed.phases, "killed before write {fuse}");
         assert_eq!(world.status(), undisturbed.status(), "killed before write {fuse}");
         assert_eq!(world.show_pods(), undisturbed.show_pods(), "killed before write {fuse}");
+        assert_eq!(world.show_images(), undisturbed.show_images(), "killed before write {fuse}");
     }
-    assert!(kills > 50, "only {kills} writes");
+    unreachable!("a script ends")
 }
 
 proptest! {
