@@ -10,6 +10,7 @@ pub mod gang;
 pub mod jobs;
 pub mod ledger;
 pub mod lines;
+pub mod patience;
 pub mod place;
 pub mod preempt;
 pub mod room;
@@ -18,13 +19,17 @@ pub mod surplus;
 pub mod topology;
 pub mod victims;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use self::{
     gang::Gang,
     jobs::Full,
     ledger::{Asker, Exceeded, Ledger},
     lines::Lines,
+    patience::NotYet,
     place::{Miss, Placement},
     room::Asks,
 };
@@ -111,6 +116,8 @@ pub struct Cycle<'a> {
     holders: BTreeSet<usize>,
     /// Attempts to push others out that failed in this cycle.
     hopeless: Vec<preempt::Attempt>,
+    /// Groups that may push others out later.
+    not_yet: BTreeMap<usize, NotYet>,
 }
 
 impl<'a> Cycle<'a> {
@@ -129,6 +136,7 @@ impl<'a> Cycle<'a> {
             blocked: BTreeSet::new(),
             holders: BTreeSet::new(),
             hopeless: Vec::new(),
+            not_yet: BTreeMap::new(),
         }
     }
 

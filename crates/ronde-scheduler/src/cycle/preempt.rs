@@ -4,12 +4,14 @@
 //! as long as it still does; what remains is evicted, and the room is held until they have left. Priority preemption goes strictly
 //! downwards; after a reclaim the queue has at most what it deserves, so that nobody can take it back: neither can
 //! go round in circles. A limit that is in the way is as good as a lack of room: what is reclaimed then comes from below the
-//! queue that has it. Cost: log(victims) + remaining victims attempts.
+//! queue that has it. Those that have not run long enough ([`patience`](super::patience)) stay: what will be possible then is
+//! only told. Cost: log(victims) + remaining victims attempts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Cycle,
+    patience::NotYet,
     place::Placement,
     room::Asks,
     victims::{Victim, Victims},
@@ -19,6 +21,7 @@ use crate::{
         nodes::{Mode, NodeState},
         table::Row,
     },
+    model::ids::Time,
     plan::Eviction,
 };
 
@@ -51,6 +54,18 @@ struct Taken {
     node: usize,
     /// How many victims it is part of: a spare pod is also part of its whole gang.
     covers: u32,
+}
+
+/// Who has to go for a gang.
+struct Found {
+    /// Queues and pods.
+    pods: Vec<(usize, usize)>,
+    /// Where the gang then fits.
+    placement: Placement,
+    /// When all of them have run long enough.
+    kept_until: Time,
+    /// The group that is kept until then.
+    last_group: usize,
 }
 
 /// What has been taken away for a try.
@@ -97,17 +112,22 @@ impl Cycle<'_> {
         if attempt.as_ref().is_some_and(|attempt| self.hopeless.iter().any(|failed| failed.rules_out(attempt))) {
             return false;
         }
-        let victims = match cause {
-            Cause::Preemption => Victims::less_important(self, asks),
-            Cause::Reclaim => Victims::above_their_part(self, asks),
-        };
-        let Some((chosen, placement)) = self.search(asks, victims) else {
+        let may_at = if cause == Cause::Reclaim { self.may_reclaim_at(asks) } else { self.now };
+        if self.now < may_at {
+            self.push_out_later(asks, cause, may_at);
+            return false;
+        }
+        let mut victims = self.victims(asks, cause);
+        let Some(found) = self.search(asks, &mut victims, true) else {
+            if victims.has_kept {
+                self.push_out_later(asks, cause, may_at);
+            }
             self.hopeless.extend(attempt);
             return false;
         };
         self.hopeless.clear();
         let by = self.cluster.groups.get(asks.slot).id.clone();
-        for (account, pod) in chosen {
+        for (account, pod) in found.pods {
             let by = by.clone();
             let why = match cause {
                 Cause::Preemption => Eviction::Preempted { by },
@@ -115,8 +135,26 @@ impl Cycle<'_> {
             };
             self.evict(account, pod, why);
         }
-        self.nominate(asks, &placement);
+        self.nominate(asks, &found.placement);
         true
+    }
+
+    fn victims(&self, asks: &Asks<'_>, cause: Cause) -> Victims {
+        match cause {
+            Cause::Preemption => Victims::less_important(self, asks),
+            Cause::Reclaim => Victims::above_their_part(self, asks),
+        }
+    }
+
+    /// Notes whom a gang may push out when they have run long enough, and it has waited long enough.
+    fn push_out_later(&mut self, asks: &Asks<'_>, cause: Cause, may_at: Time) {
+        let mut victims = self.victims(asks, cause).by_time(self);
+        if let Some(found) = self.search(asks, &mut victims, false) {
+            let until = found.kept_until.max(may_at);
+            self.look_again(until);
+            let is_reclaim = cause == Cause::Reclaim;
+            self.not_yet.insert(asks.slot, NotYet { is_reclaim, victim: found.last_group, until });
+        }
     }
 
     /// Describes an attempt, if it can be compared with others.
@@ -160,8 +198,9 @@ impl Cycle<'_> {
         !victims.is_empty() && asks.gang.least.iter().all(has_room)
     }
 
-    /// Returns the pods that have to go and where the gang then fits.
-    fn search(&mut self, asks: &Asks<'_>, mut source: Victims) -> Option<(Vec<(usize, usize)>, Placement)> {
+    /// Finds the pods that have to go, and where the gang then fits. Where it does not matter in which order they go, those
+    /// that are not in the way are spared at once.
+    fn search(&mut self, asks: &Asks<'_>, source: &mut Victims, in_any_order: bool) -> Option<Found> {
         let mut removed = Removed::default();
         let (mut victims, mut taken, mut has_hope) = (Vec::new(), 0, false);
         let mut placement = None;
@@ -189,8 +228,11 @@ impl Cycle<'_> {
             placement = self.fits_in_future(asks);
         }
         let mut chosen: Vec<&Victim> = victims[..taken].iter().collect();
-        if let Some(found) = placement {
-            placement = Some(self.spare_bystanders(asks, &mut removed, &mut chosen, found));
+        if let Some(mut found) = placement {
+            if in_any_order {
+                found = self.spare_bystanders(asks, &mut removed, &mut chosen, found);
+            }
+            placement = Some(self.spare_last(asks, &mut removed, &mut chosen, found));
         }
         let mut pods = BTreeMap::new();
         for victim in &chosen {
@@ -198,10 +240,13 @@ impl Cycle<'_> {
             pods.extend(gone.map(|pod| (self.cluster.pods.id(pod).clone(), (victim.account, pod))));
         }
         chosen.iter().for_each(|victim| self.restore(&mut removed, victim));
-        Some((pods.into_values().collect(), placement?))
+        let placement = placement?;
+        let last = chosen.into_iter().max_by_key(|victim| self.kept_until(victim))?;
+        let (kept_until, last_group) = (self.kept_until(last), last.group);
+        Some(Found { pods: pods.into_values().collect(), placement, kept_until, last_group })
     }
 
-    /// Gives back victims that need not go; returns where the gang fits then.
+    /// Gives back victims that are not where the gang would go; returns where it fits then.
     fn spare_bystanders<'v>(
         &mut self,
         asks: &Asks<'_>,
@@ -220,6 +265,17 @@ impl Cycle<'_> {
         } else {
             bystanders.iter().for_each(|victim| self.remove(removed, victim));
         }
+        placement
+    }
+
+    /// Gives back victims that need not go, the last first; returns where the gang fits then.
+    fn spare_last(
+        &mut self,
+        asks: &Asks<'_>,
+        removed: &mut Removed,
+        chosen: &mut Vec<&Victim>,
+        mut placement: Placement,
+    ) -> Placement {
         for index in (0..chosen.len()).rev().take(SPARED_MAX) {
             let victim = chosen[index];
             self.restore(removed, victim);

@@ -50,6 +50,12 @@ pub struct Victims {
     spares: BTreeSet<usize>,
     /// How many of each budget were handed out, by namespace and name.
     used: BTreeMap<(String, String), u32>,
+    /// Hands out also those that have not run long enough.
+    ignores_time: bool,
+    /// Some were passed over because they have not run long enough.
+    pub has_kept: bool,
+    /// All that are left, if they have been put into another order.
+    ordered: Option<VecDeque<Victim>>,
 }
 
 impl Victims {
@@ -84,8 +90,19 @@ impl Victims {
         self.groups.extend(next.map(|turn| (is_whole, turn.clone(), account)));
     }
 
+    /// Hands out also those that have not run long enough, whoever may go first.
+    pub fn by_time(mut self, cycle: &Cycle<'_>) -> Self {
+        self.ignores_time = true;
+        let mut all: Vec<Victim> = std::iter::from_fn(|| self.next(cycle)).collect();
+        all.sort_by_cached_key(|victim| cycle.kept_until(victim));
+        Self { ordered: Some(all.into()), ..self }
+    }
+
     /// Returns the next victim.
     pub fn next(&mut self, cycle: &Cycle<'_>) -> Option<Victim> {
+        if let Some(ordered) = &mut self.ordered {
+            return ordered.pop_front();
+        }
         while let Some(victim) = self.find(cycle) {
             let pods = self.pods(cycle, &victim);
             let budgets = budgets_of(cycle, &pods);
@@ -121,6 +138,11 @@ impl Victims {
                 self.found.extend(spare.map(|pod| Victim { account, group, spare: Some(pod) }));
             } else if state.staying > 0 && state.fixed == 0 {
                 self.found.push_back(Victim { account, group, spare: None });
+            }
+            if !self.ignores_time {
+                let before = self.found.len();
+                self.found.retain(|victim| cycle.kept_until(victim) <= cycle.now);
+                self.has_kept |= self.found.len() < before;
             }
         }
         self.found.pop_front()

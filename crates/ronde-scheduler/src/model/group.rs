@@ -28,6 +28,8 @@ pub struct Group {
     pub admitted: Option<Time>,
     /// Its minimum has run at least once (phase `Running` or later).
     pub started: bool,
+    /// Since when its minimum has nodes: the time of the condition that says so.
+    pub whole_since: Option<Time>,
     /// Since when it waits with its pods there: the time of the condition that says so.
     pub waiting_since: Option<Time>,
     pub topology: Option<Topology>,
@@ -48,6 +50,7 @@ impl Group {
             min_resources: None,
             admitted: None,
             started: false,
+            whole_since: None,
             waiting_since: None,
             topology: None,
             subgroups: Vec::new(),

@@ -18,6 +18,10 @@ pub struct Queue {
     pub dequeue: Dequeue,
     /// How many groups in it and below have pods on nodes at once.
     pub jobs_max: Option<u32>,
+    /// How long its groups run at least before others may push them out; if it does not say, the queue above it does.
+    pub min_run_ms: Option<i64>,
+    /// How long its groups wait before it takes back what it deserves; if it does not say, the queue above it does.
+    pub reclaim_delay_ms: Option<i64>,
     /// What it never exceeds; a resource that is not named is not limited.
     pub capability: Amounts,
     /// What it can take back from others; a resource that is not named is shared by weight.
@@ -38,6 +42,8 @@ impl Queue {
             reclaimable: true,
             dequeue: Dequeue::Traverse,
             jobs_max: None,
+            min_run_ms: None,
+            reclaim_delay_ms: None,
             capability: Amounts::default(),
             deserved: Amounts::default(),
             guarantee: Amounts::default(),

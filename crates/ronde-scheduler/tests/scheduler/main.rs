@@ -2,6 +2,7 @@
 
 mod gangs;
 mod nodes;
+mod patience;
 mod preemption;
 mod properties;
 mod queues;
