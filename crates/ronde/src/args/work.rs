@@ -304,6 +304,14 @@ pub struct QueueCreateArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     pub max_running_jobs: Option<i32>,
 
+    /// How long its jobs run at least before others preempt them, as in `10m`.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub min_runtime: Option<Duration>,
+
+    /// How long its jobs wait at least before it reclaims its deserved share for them, as in `30s`.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub reclaim_delay: Option<Duration>,
+
     /// Deserved share; usage beyond it can be reclaimed.
     #[arg(long, value_name = "AMOUNTS", value_parser = parse_amounts)]
     pub deserved: Option<Amounts>,

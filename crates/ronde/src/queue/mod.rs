@@ -58,6 +58,8 @@ fn build(args: &QueueCreateArgs) -> Queue {
         parent: args.parent.clone().unwrap_or_default(),
         priority: args.priority,
         max_running_jobs: args.max_running_jobs,
+        min_runtime: args.min_runtime,
+        reclaim_delay: args.reclaim_delay,
         dequeue_strategy: strategy.unwrap_or_default(),
         ..QueueSpec::default()
     };

@@ -207,4 +207,11 @@ fn what_has_no_effect_is_told() {
 fn a_limit_on_jobs_is_a_number_of_them() {
     check_queue("good", "q", json!({"maxRunningJobs": 1}), &[]);
     check_queue("bad", "q", json!({"maxRunningJobs": 0}), &["spec.maxRunningJobs: 0 is less than 1"]);
+    check_queue("good", "q", json!({"minRuntime": "10m", "reclaimDelay": "0s"}), &[]);
+    check_queue(
+        "bad",
+        "q",
+        json!({"minRuntime": "-1s", "reclaimDelay": "-1h"}),
+        &["spec.minRuntime: -1s is negative", "spec.reclaimDelay: -1h0m0s is negative"],
+    );
 }

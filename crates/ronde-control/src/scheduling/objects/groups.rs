@@ -13,7 +13,7 @@ use ronde_scheduler::{
     Topology,
 };
 
-use super::{count, pods, selectors::label_selector, time};
+use super::{count, milliseconds, pods, selectors::label_selector, time};
 
 /// The queue of pods that know nothing of queues. No object can have this name.
 const NO_QUEUE: &str = "(none)";
@@ -43,6 +43,9 @@ pub fn group(group: &PodGroup, around: GroupContext<'_>) -> Group {
             group.phase(),
             Some(PodGroupPhase::Running | PodGroupPhase::Unknown | PodGroupPhase::Completed)
         ),
+        whole_since: condition_of(group, PodGroupConditionType::Scheduled)
+            .filter(|found| found.status == "True")
+            .map(since),
         waiting_since: unschedulable(group).filter(|found| found.status == "True").map(since),
         topology: spec.network_topology.as_ref().map(|wanted| topology(wanted, around)),
         subgroups: spec.sub_group_policy.iter().map(|policy| subgroups(policy, around)).collect(),
@@ -59,8 +62,12 @@ fn admitted(group: &PodGroup, created: Time) -> Option<Time> {
 
 /// Returns the condition that tells whether a group waits.
 pub fn unschedulable(group: &PodGroup) -> Option<&PodGroupCondition> {
+    condition_of(group, PodGroupConditionType::Unschedulable)
+}
+
+fn condition_of(group: &PodGroup, kind: PodGroupConditionType) -> Option<&PodGroupCondition> {
     let mut conditions = group.status.iter().flat_map(|status| &status.conditions);
-    conditions.find(|condition| condition.type_ == PodGroupConditionType::Unschedulable)
+    conditions.find(|condition| condition.type_ == kind)
 }
 
 fn since(condition: &PodGroupCondition) -> Time {
@@ -105,6 +112,7 @@ pub fn alone(pod: &K8sPod) -> Group {
         created,
         admitted: Some(created),
         started: !node_of(pod).is_empty(),
+        whole_since: pods::bound_since(pod),
         waiting_since: waits.map(|found| time(found.last_transition_time.as_ref())),
         ..Group::new(pods::alone(pod), NO_QUEUE, 1)
     }
@@ -139,6 +147,8 @@ pub fn queue(queue: &QueueObject) -> Queue {
         reclaimable: spec.is_reclaimable(),
         dequeue,
         jobs_max: spec.max_running_jobs.map(count),
+        min_run_ms: spec.min_runtime.map(milliseconds),
+        reclaim_delay_ms: spec.reclaim_delay.map(milliseconds),
         capability: limits(spec.capability.as_ref()),
         deserved: limits(spec.deserved.as_ref()),
         guarantee: limits(spec.guarantee.as_ref().and_then(|guarantee| guarantee.resource.as_ref())),

@@ -10,6 +10,7 @@ mod tests;
 pub mod volumes;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1;
+use ronde_api::Duration;
 use ronde_scheduler::Time;
 
 /// Returns a moment of an object; one that it does not have is the beginning of time.
@@ -20,4 +21,9 @@ pub fn time(time: Option<&v1::Time>) -> Time {
 /// Returns a number that is meant to be none or more.
 pub fn count(number: i32) -> u32 {
     u32::try_from(number).unwrap_or(0)
+}
+
+/// Returns a duration that is meant to be none or more.
+pub fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.to_std().as_millis()).unwrap_or(i64::MAX)
 }
