@@ -10,6 +10,7 @@ pub mod gang;
 pub mod jobs;
 pub mod ledger;
 pub mod lines;
+pub mod moves;
 pub mod patience;
 pub mod place;
 pub mod preempt;

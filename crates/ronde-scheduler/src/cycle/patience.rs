@@ -4,14 +4,13 @@
 //! nodes; a pod above the minimum as long, counted from when it was bound. A group waits for the delay of its queue before it
 //! takes back what the queue deserves. All of it follows from times in the objects, so that it outlives a restart.
 
-use super::{Cycle, room::Asks, victims::Victim};
+use super::{Cycle, preempt::Cause, room::Asks, victims::Victim};
 use crate::model::{ids::Time, queue::Queue};
 
 /// A group that others may push out, but not yet.
 #[derive(Debug, Clone, Copy)]
 pub struct NotYet {
-    /// Whether it is a matter of queues, not of priorities.
-    pub is_reclaim: bool,
+    pub cause: Cause,
     /// The group that has to go, or the first of them.
     pub victim: usize,
     pub until: Time,
@@ -55,11 +54,11 @@ impl Cycle<'_> {
     /// Returns the end of the sentence of a group that waits for others to have run long enough.
     pub fn not_yet(&self, slot: usize) -> String {
         let Some(found) = self.not_yet.get(&slot) else { return String::new() };
-        let (victim, until) = (&self.cluster.groups.get(found.victim).id, found.until);
-        if found.is_reclaim {
-            format!("; may reclaim from `{victim}` at {until}")
-        } else {
-            format!("; may preempt `{victim}` at {until}")
-        }
+        let verb = match found.cause {
+            Cause::Preemption => "preempt",
+            Cause::Reclaim => "reclaim from",
+            Cause::Move => "move pods of",
+        };
+        format!("; may {verb} `{}` at {}", self.cluster.groups.get(found.victim).id, found.until)
     }
 }

@@ -21,7 +21,7 @@ use crate::{
         nodes::{Mode, NodeState},
         table::Row,
     },
-    model::ids::Time,
+    model::ids::{GroupId, Time},
     plan::Eviction,
 };
 
@@ -33,9 +33,32 @@ const TRIED_BLINDLY: usize = 32;
 
 /// Why others have to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
+pub enum Cause {
     Preemption,
     Reclaim,
+    /// Those who go have room elsewhere.
+    Move,
+}
+
+impl Cause {
+    fn eviction(self, by: GroupId) -> Eviction {
+        match self {
+            Self::Preemption => Eviction::Preempted { by },
+            Self::Reclaim => Eviction::Reclaimed { by },
+            Self::Move => Eviction::Moved { by },
+        }
+    }
+}
+
+/// How victims are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Search {
+    /// Those that are not in the way are spared at once.
+    InAnyOrder,
+    /// Those that come first go first.
+    InOrder,
+    /// All find room elsewhere.
+    ToMove,
 }
 
 /// An attempt of a gang of equal pods that failed; one that asks for no less with no better right fails too.
@@ -74,6 +97,8 @@ struct Removed {
     taken: BTreeMap<usize, Taken>,
     of_group: BTreeMap<usize, BTreeSet<usize>>,
     by_victim: BTreeMap<(usize, Option<usize>), Vec<usize>>,
+    /// Those that could stay after all, where the gang was last found to fit.
+    stay: BTreeSet<usize>,
 }
 
 impl Removed {
@@ -107,7 +132,7 @@ impl Cycle<'_> {
         self.push_out(asks, Cause::Reclaim)
     }
 
-    fn push_out(&mut self, asks: &Asks<'_>, cause: Cause) -> bool {
+    pub fn push_out(&mut self, asks: &Asks<'_>, cause: Cause) -> bool {
         let attempt = self.attempt(asks, cause);
         if attempt.as_ref().is_some_and(|attempt| self.hopeless.iter().any(|failed| failed.rules_out(attempt))) {
             return false;
@@ -118,7 +143,8 @@ impl Cycle<'_> {
             return false;
         }
         let mut victims = self.victims(asks, cause);
-        let Some(found) = self.search(asks, &mut victims, true) else {
+        let how = if cause == Cause::Move { Search::ToMove } else { Search::InAnyOrder };
+        let Some(found) = self.search(asks, &mut victims, how) else {
             if victims.has_kept {
                 self.push_out_later(asks, cause, may_at);
             }
@@ -127,14 +153,7 @@ impl Cycle<'_> {
         };
         self.hopeless.clear();
         let by = self.cluster.groups.get(asks.slot).id.clone();
-        for (account, pod) in found.pods {
-            let by = by.clone();
-            let why = match cause {
-                Cause::Preemption => Eviction::Preempted { by },
-                Cause::Reclaim => Eviction::Reclaimed { by },
-            };
-            self.evict(account, pod, why);
-        }
+        found.pods.into_iter().for_each(|(account, pod)| self.evict(account, pod, cause.eviction(by.clone())));
         self.nominate(asks, &found.placement);
         true
     }
@@ -143,17 +162,18 @@ impl Cycle<'_> {
         match cause {
             Cause::Preemption => Victims::less_important(self, asks),
             Cause::Reclaim => Victims::above_their_part(self, asks),
+            Cause::Move => Victims::movable(self),
         }
     }
 
     /// Notes whom a gang may push out when they have run long enough, and it has waited long enough.
     fn push_out_later(&mut self, asks: &Asks<'_>, cause: Cause, may_at: Time) {
         let mut victims = self.victims(asks, cause).by_time(self);
-        if let Some(found) = self.search(asks, &mut victims, false) {
+        let how = if cause == Cause::Move { Search::ToMove } else { Search::InOrder };
+        if let Some(found) = self.search(asks, &mut victims, how) {
             let until = found.kept_until.max(may_at);
             self.look_again(until);
-            let is_reclaim = cause == Cause::Reclaim;
-            self.not_yet.insert(asks.slot, NotYet { is_reclaim, victim: found.last_group, until });
+            self.not_yet.insert(asks.slot, NotYet { cause, victim: found.last_group, until });
         }
     }
 
@@ -198,9 +218,8 @@ impl Cycle<'_> {
         !victims.is_empty() && asks.gang.least.iter().all(has_room)
     }
 
-    /// Finds the pods that have to go, and where the gang then fits. Where it does not matter in which order they go, those
-    /// that are not in the way are spared at once.
-    fn search(&mut self, asks: &Asks<'_>, source: &mut Victims, in_any_order: bool) -> Option<Found> {
+    /// Finds the pods that have to go, and where the gang then fits.
+    fn search(&mut self, asks: &Asks<'_>, source: &mut Victims, how: Search) -> Option<Found> {
         let mut removed = Removed::default();
         let (mut victims, mut taken, mut has_hope) = (Vec::new(), 0, false);
         let mut placement = None;
@@ -225,18 +244,18 @@ impl Cycle<'_> {
             let until = until.min(victims.len());
             victims[taken..until].iter().for_each(|victim| self.remove(&mut removed, victim));
             taken = until;
-            placement = self.fits_in_future(asks);
+            placement = self.fits_without(asks, &mut removed, how);
         }
         let mut chosen: Vec<&Victim> = victims[..taken].iter().collect();
         if let Some(mut found) = placement {
-            if in_any_order {
-                found = self.spare_bystanders(asks, &mut removed, &mut chosen, found);
+            if how != Search::InOrder {
+                found = self.spare_bystanders(asks, &mut removed, &mut chosen, (found, how));
             }
-            placement = Some(self.spare_last(asks, &mut removed, &mut chosen, found));
+            placement = Some(self.spare_last(asks, &mut removed, &mut chosen, (found, how)));
         }
         let mut pods = BTreeMap::new();
         for victim in &chosen {
-            let gone = removed.pods(victim).into_iter();
+            let gone = removed.pods(victim).into_iter().filter(|pod| !removed.stay.contains(pod));
             pods.extend(gone.map(|pod| (self.cluster.pods.id(pod).clone(), (victim.account, pod))));
         }
         chosen.iter().for_each(|victim| self.restore(&mut removed, victim));
@@ -246,20 +265,31 @@ impl Cycle<'_> {
         Some(Found { pods: pods.into_values().collect(), placement, kept_until, last_group })
     }
 
+    /// Returns where a gang fits without those that were taken away, if these have somewhere to go where they need that.
+    fn fits_without(&mut self, asks: &Asks<'_>, removed: &mut Removed, how: Search) -> Option<Placement> {
+        if how != Search::ToMove {
+            return self.fits_in_future(asks);
+        }
+        let moved: Placement = removed.taken.iter().map(|(pod, taken)| (*pod, taken.node)).collect();
+        let (placement, homes) = self.fits_beside(asks, &moved)?;
+        removed.stay = homes.iter().filter(|home| moved.contains(home)).map(|(pod, _)| *pod).collect();
+        Some(placement)
+    }
+
     /// Gives back victims that are not where the gang would go; returns where it fits then.
     fn spare_bystanders<'v>(
         &mut self,
         asks: &Asks<'_>,
         removed: &mut Removed,
         chosen: &mut Vec<&'v Victim>,
-        mut placement: Placement,
+        (mut placement, how): (Placement, Search),
     ) -> Placement {
         let wanted: BTreeSet<usize> = placement.iter().map(|(_, node)| *node).collect();
         let is_in_the_way =
             |victim: &&Victim| removed.pods(victim).iter().any(|pod| wanted.contains(&removed.taken[pod].node));
         let (needed, bystanders): (Vec<&'v Victim>, Vec<&'v Victim>) = chosen.iter().copied().partition(is_in_the_way);
         bystanders.iter().for_each(|victim| self.restore(removed, victim));
-        if let Some(found) = self.fits_in_future(asks) {
+        if let Some(found) = self.fits_without(asks, removed, how) {
             placement = found;
             *chosen = needed;
         } else {
@@ -274,12 +304,12 @@ impl Cycle<'_> {
         asks: &Asks<'_>,
         removed: &mut Removed,
         chosen: &mut Vec<&Victim>,
-        mut placement: Placement,
+        (mut placement, how): (Placement, Search),
     ) -> Placement {
         for index in (0..chosen.len()).rev().take(SPARED_MAX) {
             let victim = chosen[index];
             self.restore(removed, victim);
-            if let Some(found) = self.fits_in_future(asks) {
+            if let Some(found) = self.fits_without(asks, removed, how) {
                 placement = found;
                 chosen.remove(index);
             } else {

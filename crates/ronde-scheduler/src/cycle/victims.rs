@@ -42,6 +42,8 @@ pub struct Victims {
     below: Option<i32>,
     /// What may be taken from other queues, if it is theirs.
     rights: Option<Rights>,
+    /// Only pods that find room elsewhere may go, and no more than a budget allows.
+    to_move: bool,
     /// Of the group that was looked at last.
     found: VecDeque<Victim>,
     /// Those whose going is more than a budget allows.
@@ -76,6 +78,15 @@ impl Victims {
         victims
     }
 
+    /// Finds pods above the minimum of elastic groups that run whole, whosever they are.
+    pub fn movable(cycle: &Cycle<'_>) -> Self {
+        let mut victims = Self { to_move: true, ..Self::default() };
+        for account in 1..cycle.ledger.accounts.len() {
+            victims.advance(cycle, account, false, Bound::Unbounded);
+        }
+        victims
+    }
+
     fn line_up(&mut self, cycle: &Cycle<'_>, account: usize) {
         [false, true].into_iter().for_each(|is_whole| self.advance(cycle, account, is_whole, Bound::Unbounded));
     }
@@ -107,7 +118,7 @@ impl Victims {
             let pods = self.pods(cycle, &victim);
             let budgets = budgets_of(cycle, &pods);
             if budgets.iter().any(|(id, (count, allowed))| self.used.get(id).unwrap_or(&0) + count > *allowed) {
-                self.last.push_back(victim);
+                self.last.extend((!self.to_move).then_some(victim));
             } else if self.may_go(cycle, &victim, &pods) {
                 budgets.into_iter().for_each(|(id, (count, _))| *self.used.entry(id).or_default() += count);
                 return Some(victim);
@@ -133,6 +144,9 @@ impl Victims {
             self.advance(cycle, account, is_whole, Bound::Excluded(&turn));
             let group = turn.slot;
             let state = cycle.cluster.groups.get(group);
+            if self.to_move && !cycle.is_movable(group) {
+                continue;
+            }
             if !is_whole {
                 let spare = cycle.spare(group).into_iter();
                 self.found.extend(spare.map(|pod| Victim { account, group, spare: Some(pod) }));

@@ -32,6 +32,8 @@ pub struct Group {
     pub whole_since: Option<Time>,
     /// Since when it waits with its pods there: the time of the condition that says so.
     pub waiting_since: Option<Time>,
+    /// A pod above its minimum that is evicted is made again, and nothing else happens to it.
+    pub elastic: bool,
     pub topology: Option<Topology>,
     pub subgroups: Vec<SubGroups>,
 }
@@ -52,6 +54,7 @@ impl Group {
             started: false,
             whole_since: None,
             waiting_since: None,
+            elastic: false,
             topology: None,
             subgroups: Vec::new(),
         }

@@ -1,6 +1,9 @@
 //! Queues: who gets how much.
 
-use super::{amounts::Amounts, ids::QueueName};
+use super::{
+    amounts::Amounts,
+    ids::{QueueName, Time},
+};
 
 /// A queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +25,8 @@ pub struct Queue {
     pub min_run_ms: Option<i64>,
     /// How long its groups wait before it takes back what it deserves; if it does not say, the queue above it does.
     pub reclaim_delay_ms: Option<i64>,
+    /// Until when its groups may have pods of elastic groups moved to find room.
+    pub defragments_until: Option<Time>,
     /// What it never exceeds; a resource that is not named is not limited.
     pub capability: Amounts,
     /// What it can take back from others; a resource that is not named is shared by weight.
@@ -44,6 +49,7 @@ impl Queue {
             jobs_max: None,
             min_run_ms: None,
             reclaim_delay_ms: None,
+            defragments_until: None,
             capability: Amounts::default(),
             deserved: Amounts::default(),
             guarantee: Amounts::default(),

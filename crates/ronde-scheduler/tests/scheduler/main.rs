@@ -1,6 +1,7 @@
 //! The scheduler seen from outside: changes in, plans out.
 
 mod gangs;
+mod moves;
 mod nodes;
 mod patience;
 mod preemption;

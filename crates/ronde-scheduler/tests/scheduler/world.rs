@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! node a cpu=4 gpu=2 zone=1 taint=k=v:NoSchedule cordoned
-//! queue q jobs=3 run=60 delay=60 weight=2 cap.gpu=6 deserved.gpu=4 guarantee.gpu=1 parent=p prio=1 fifo closed unreclaimable
-//! group g queue=q min=4 prio=5 at=10 since=10 whole=10 needs.gpu=4 admitted=0 started never
+//! queue q jobs=3 run=60 delay=60 defragments=60 weight=2 cap.gpu=6 deserved.gpu=4 guarantee.gpu=1 parent=p prio=1 fifo closed unreclaimable
+//! group g queue=q min=4 prio=5 at=10 since=10 whole=10 needs.gpu=4 admitted=0 started elastic never
 //! pods g 0..4 gpu=1 task=w on=a running bound=10 run=60
 //! budget b allowed=1 app=g
 //! ```
@@ -139,6 +139,7 @@ fn queue(words: &[&str]) -> Queue {
             ("parent", _) => queue.parent = Some(value.into()),
             ("run", _) => queue.min_run_ms = Some(number::<i64>(value) * 1000),
             ("delay", _) => queue.reclaim_delay_ms = Some(number::<i64>(value) * 1000),
+            ("defragments", _) => queue.defragments_until = Some(at(number(value))),
             ("jobs", _) => queue.jobs_max = Some(number(value)),
             ("fifo", _) => queue.dequeue = Dequeue::Fifo,
             ("closed", _) => queue.state = QueueState::Closed,
@@ -178,6 +179,7 @@ fn group(words: &[&str]) -> Group {
             ("whole", _) => group.whole_since = Some(at(number(value))),
             ("admitted", _) => group.admitted = Some(at(number(value))),
             ("started", _) => group.started = true,
+            ("elastic", _) => group.elastic = true,
             ("never", _) => group.preempts = false,
             ("hard", _) => group.topology = Some(topology(Strictness::Hard, value)),
             ("soft", _) => group.topology = Some(topology(Strictness::Soft, value)),
