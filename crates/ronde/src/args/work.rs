@@ -243,6 +243,8 @@ pub enum QueueVerb {
     Open(QueueStateArgs),
     /// Close a queue and its child queues for new jobs; jobs in it continue.
     Close(QueueStateArgs),
+    /// Move workers of elastic jobs together, so that jobs start that find enough room only in parts.
+    Defragment(QueueDefragmentArgs),
     /// Delete a queue that has no child queues.
     Delete(QueueDeleteArgs),
 }
@@ -332,6 +334,20 @@ pub struct QueueCreateArgs {
     /// `fifo` starts jobs strictly in order, `traverse` lets jobs that fit go ahead [default: traverse].
     #[arg(long, value_name = "HOW")]
     pub dequeue_strategy: Option<DequeueStrategy>,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct QueueDefragmentArgs {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
+    /// Queue whose jobs wait [default: all queues].
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Only show which workers would move, and for which jobs.
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Debug, Clone, ClapArgs)]
