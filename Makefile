@@ -143,6 +143,11 @@ bench-elastic: preflight ## Measure how long a training stands still when ranks 
 	--python "$$(tools/find-python.sh numpy cloudpickle || tools/numpy-python.sh)" \
 	$${HOROVOD_PYTHON:+--horovod-python "$$HOROVOD_PYTHON"}
 
+bench-flows: preflight ## Measure flows of many jobs and many CronJobs: time, requests and memory per job as they grow
+	cargo build $(LOCKED) --release -p ronde -p ronde-bench
+	@release="$$(tools/target-dir.sh)/release"; \
+	"$$release/ronde-bench" flows --ronde "$$release/ronde"
+
 bench-images: preflight ## Measure pull, unpack and start of images beside containerd with kubelet, from one registry (docker-registry, skopeo; that needs root)
 	cargo build $(LOCKED) --release -p ronde -p ronde-bench
 	@release="$$(tools/target-dir.sh)/release"; \

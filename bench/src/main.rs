@@ -6,6 +6,7 @@
 mod apiserver;
 mod collective;
 mod elastic;
+mod flows;
 mod gang;
 mod images;
 mod node;
@@ -46,6 +47,8 @@ enum What {
     Gang(gang::Options),
     /// Elastic jobs: how long a training stands still when ranks die, come and go.
     Elastic(elastic::Options),
+    /// Flows of many jobs and many CronJobs: time, requests and memory per job as they grow.
+    Flows(flows::Options),
     /// Images beside containerd: pulled from one registry, unpacked, and run by pods.
     Images {
         /// The ronde program to measure.
@@ -80,6 +83,7 @@ async fn main() -> anyhow::Result<()> {
         What::CollectiveRank(args) => collective::run_rank(&args),
         What::Gang(options) => gang::run(&options).await,
         What::Elastic(options) => elastic::run(&options),
+        What::Flows(options) => flows::run(&options).await,
         What::Images { ronde, kubelet } => images::run(&ronde, &kubelet).await,
         What::Node { ronde, kubelet } => node::run(&ronde, &kubelet).await,
         What::Scheduler { rounds } => scheduler::run(rounds),

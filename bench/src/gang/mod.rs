@@ -89,7 +89,7 @@ fn median(mut seconds: Vec<f64>) -> f64 {
     seconds[seconds.len() / 2]
 }
 
-async fn make_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
+pub async fn make_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     for number in 0..count {
         let name = node_name(number);
@@ -109,7 +109,7 @@ fn node_name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
-async fn start_operator(program: &Path, kubeconfig: &Path, client: &Client) -> anyhow::Result<Child> {
+pub async fn start_operator(program: &Path, kubeconfig: &Path, client: &Client) -> anyhow::Result<Child> {
     let mut command = Command::new(program);
     command.arg("operator").arg("--kubeconfig").arg(kubeconfig).stderr(Stdio::null()).kill_on_drop(true);
     let operator = command.spawn()?;
@@ -121,7 +121,7 @@ async fn start_operator(program: &Path, kubeconfig: &Path, client: &Client) -> a
     Ok(operator)
 }
 
-fn request(method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<Request<Vec<u8>>> {
+pub fn request(method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<Request<Vec<u8>>> {
     Ok(Request::builder().method(method).uri(path).header("content-type", "application/json").body(body)?)
 }
 

@@ -32,11 +32,28 @@ enum Running {
 
 impl Cluster {
     pub async fn ronde(program: &Path) -> anyhow::Result<Self> {
+        Self::up(program, &[]).await
+    }
+
+    /// The bare API: no node and no controllers.
+    pub async fn api(program: &Path) -> anyhow::Result<Self> {
+        Self::up(program, &["--nodes", "0"]).await
+    }
+
+    async fn up(program: &Path, more: &[&str]) -> anyhow::Result<Self> {
         let cluster =
             Self { running: Running::Ronde { program: program.canonicalize()? }, folder: tempfile::tempdir()? };
-        let up = cluster.command(&["up", "--detach", "--listen", "127.0.0.1:0"]).stderr(Stdio::inherit()).status();
+        let words = [&["up", "--detach", "--listen", "127.0.0.1:0"], more].concat();
+        let up = cluster.command(&words).stderr(Stdio::inherit()).status();
         anyhow::ensure!(up.await?.success(), "ronde up failed");
         Ok(cluster)
+    }
+
+    /// Returns the process of the daemon.
+    pub async fn daemon(&self) -> anyhow::Result<u32> {
+        let status = self.command(&["status", "-o", "json"]).output().await?;
+        let status: Value = serde_json::from_slice(&status.stdout)?;
+        Ok(status["pid"].as_u64().context("no process")?.try_into()?)
     }
 
     /// The script says what it does, and cleans up after itself when it fails.
@@ -59,11 +76,7 @@ impl Cluster {
 
     pub async fn usage(&self) -> anyhow::Result<Usage> {
         match &self.running {
-            Running::Ronde { program } => {
-                let status = self.command(&["status", "-o", "json"]).output().await?;
-                let status: Value = serde_json::from_slice(&status.stdout)?;
-                Ok(Usage::ronde(program, status["pid"].as_u64().context("no process")?.try_into()?))
-            }
+            Running::Ronde { program } => Ok(Usage::ronde(program, self.daemon().await?)),
             Running::Kubernetes { .. } => {
                 let control_plane: anyhow::Result<Vec<u32>> = CONTROL_PLANE.iter().map(|name| self.pid(name)).collect();
                 Usage::kubernetes(control_plane?, self.pid("node-0")?)

@@ -103,13 +103,19 @@ fn megabytes(pids: &[u32]) -> f64 {
     pids.iter().filter_map(|pid| proportional_kilobytes(*pid)).sum::<f64>() / 1024.0
 }
 
-fn proportional_kilobytes(pid: u32) -> Option<f64> {
+/// Returns the memory of a process; what it shares with others is divided among them.
+pub fn proportional_kilobytes(pid: u32) -> Option<f64> {
     let sizes = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     sizes.lines().find_map(|line| line.strip_prefix("Pss:"))?.split_whitespace().next()?.parse().ok()
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
     stat_field(pid, 1)
+}
+
+/// Returns the seconds of processor time that a process has used.
+pub fn processor_seconds(pid: u32) -> Option<f64> {
+    Some(ticks_of(pid)? / TICKS_PER_SECOND)
 }
 
 fn ticks_of(pid: u32) -> Option<f64> {

@@ -40,6 +40,9 @@ pub const REVOCABLE_ZONE: &str = "volcano.sh/revocable-zone";
 pub const JDB_MIN_AVAILABLE: &str = "volcano.sh/jdb-min-available";
 pub const JDB_MAX_UNAVAILABLE: &str = "volcano.sh/jdb-max-unavailable";
 
+/// On a queue: until when workers of elastic jobs may move, so that its jobs find room.
+pub const DEFRAGMENT_UNTIL: &str = "ronde.dev/defragment-until";
+
 /// On a job that a flow has made, as label and annotation: the template and the flow, as `<namespace>.<name>`.
 pub const CREATED_BY_TEMPLATE: &str = "volcano.sh/createdByJobTemplate";
 pub const CREATED_BY_FLOW: &str = "volcano.sh/createdByJobFlow";

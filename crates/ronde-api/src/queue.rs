@@ -6,6 +6,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Duration;
+
 kind! {
     /// A share of the cluster.
     Queue: ClusterResourceScope "queues" in "scheduling.volcano.sh" / "v1beta1" {
@@ -49,6 +51,14 @@ pub struct QueueSpec {
     /// How many jobs of the queue and of those below it run at once; without a limit if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_running_jobs: Option<i32>,
+    /// How long a job of the queue or of those below it runs at least before another job may preempt it or reclaim its
+    /// room; what the queue above says if not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_runtime: Option<Duration>,
+    /// How long a job waits at least before the queue reclaims what it deserves for it; what the queue above says if not
+    /// set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reclaim_delay: Option<Duration>,
     /// A label for people.
     #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
     pub type_: String,

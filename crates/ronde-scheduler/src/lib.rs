@@ -27,11 +27,13 @@
 //! `view.rs` are the nodes as one class of equal pods sees them, best first). `cycle/mod.rs` is the table of contents
 //! of a decision: `admit.rs`, `lines.rs` and `ledger.rs` (who is next, what queues may have), `gang.rs` and
 //! `place.rs` (whole or not at all), `room.rs`, `preempt.rs` and `victims.rs` (room that is coming, held or made; who
-//! may have to go for it), `surplus.rs`, `explain.rs` and `census.rs` (why the others wait).
+//! may have to go for it), `patience.rs` (and who not yet), `moves.rs` (pods that only move), `surplus.rs`, `explain.rs`
+//! and `census.rs` (why the others wait). `defragment.rs` tries on a copy what would move on request.
 
 mod change;
 mod cluster;
 mod cycle;
+mod defragment;
 mod model;
 mod plan;
 mod policy;
@@ -39,6 +41,7 @@ mod policy;
 pub use crate::{
     change::Change,
     cluster::Cluster,
+    defragment::{Move, Relief},
     model::{
         amounts::{Amounts, CPU, MEMORY, PODS, ResourceName, quantity},
         budget::Budget,

@@ -46,6 +46,8 @@ pub enum Eviction {
     Preempted { by: GroupId },
     /// For a group of a queue that has less than it deserves.
     Reclaimed { by: GroupId },
+    /// To find room elsewhere, for a group that then has room.
+    Moved { by: GroupId },
     /// Its gang cannot be completed, and half a gang is of no use.
     Incomplete,
 }
@@ -155,6 +157,7 @@ impl fmt::Display for Eviction {
         match self {
             Self::Preempted { by } => write!(f, "preempted by {by}"),
             Self::Reclaimed { by } => write!(f, "reclaimed for {by}"),
+            Self::Moved { by } => write!(f, "moved for {by}"),
             Self::Incomplete => f.write_str("its gang is incomplete"),
         }
     }

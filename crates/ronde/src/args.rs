@@ -37,7 +37,7 @@ pub use self::{
     },
     work::{
         Amounts, CascadeArg, DeleteArgs, JobArgs, JobVerb, JobVerbArgs, ListArgs, LogsArgs, QueueArgs, QueueCreateArgs,
-        QueueDeleteArgs, QueueGetArgs, QueueListArgs, QueueStateArgs, QueueVerb, WaitArgs,
+        QueueDefragmentArgs, QueueDeleteArgs, QueueGetArgs, QueueListArgs, QueueStateArgs, QueueVerb, WaitArgs,
     },
 };
 use crate::{arena::JobType, failure::EXIT_CODES};

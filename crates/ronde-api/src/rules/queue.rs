@@ -45,6 +45,11 @@ pub fn validate(queue: &Queue, others: &Queues) -> Vec<Fault> {
     if let Some(most) = spec.max_running_jobs {
         faults.at_least("spec.maxRunningJobs", most, 1);
     }
+    for (path, time) in [("spec.minRuntime", spec.min_runtime), ("spec.reclaimDelay", spec.reclaim_delay)] {
+        if let Some(time) = time.filter(|time| time.is_negative()) {
+            faults.invalid(path, format!("{time} is negative"));
+        }
+    }
     let words = DequeueStrategy::ALL.iter().map(|word| word.as_str());
     faults.one_of("spec.dequeueStrategy", &spec.dequeue_strategy, words);
     check_amounts(spec, &mut faults);

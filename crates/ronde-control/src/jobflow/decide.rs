@@ -47,6 +47,8 @@ pub const RESUMED: &str = "Resumed";
 #[derive(Debug, Clone)]
 pub struct ObservedFlow<'a> {
     pub flow: &'a JobFlow,
+    /// What its status says of each job, by name: a flow has many, and each is asked for often.
+    pub entries: BTreeMap<&'a str, &'a FlowJobStatus>,
     /// Its jobs, by name.
     pub jobs: BTreeMap<String, Arc<Job>>,
     /// The templates that it names and that are there.
@@ -59,6 +61,12 @@ pub struct ObservedFlow<'a> {
     pub faults: Vec<String>,
     /// Why the API refuses to make a job.
     pub refusal: Option<String>,
+}
+
+/// Returns what the status of a flow says of each job, by name.
+pub fn entries(flow: &JobFlow) -> BTreeMap<&str, &FlowJobStatus> {
+    let listed = flow.status.iter().flat_map(|status| &status.job_status_list);
+    listed.map(|entry| (entry.name.as_str(), entry)).collect()
 }
 
 /// What is to be done for a flow.
@@ -90,22 +98,23 @@ pub fn questions(seen: &ObservedFlow<'_>) -> BTreeSet<Question> {
 fn next_status(seen: &ObservedFlow<'_>, before: &JobFlowStatus, now: Timestamp) -> JobFlowStatus {
     let mut status = JobFlowStatus { conditions: before.conditions.clone(), ..JobFlowStatus::default() };
     for flow in &seen.flow.spec.flows {
-        let Some(entry) = next_entry(seen, before, flow, now) else { continue };
+        let Some(entry) = next_entry(seen, flow, now) else { continue };
         list_of(&mut status, entry.state).push(entry.name.clone());
         if let Some(job) = seen.jobs.get(&entry.name) {
             status.conditions.insert(entry.name.clone(), condition(job));
         }
         status.job_status_list.push(entry);
     }
-    status.conditions.retain(|name, _| status.job_status_list.iter().any(|entry| entry.name == *name));
+    let listed: BTreeSet<&str> = status.job_status_list.iter().map(|entry| entry.name.as_str()).collect();
+    status.conditions.retain(|name, _| listed.contains(name.as_str()));
     status.state = state(seen, &status);
     status
 }
 
 /// Returns what is to be known of a job: none if it may not start yet.
-fn next_entry(seen: &ObservedFlow<'_>, before: &JobFlowStatus, flow: &Flow, now: Timestamp) -> Option<FlowJobStatus> {
+fn next_entry(seen: &ObservedFlow<'_>, flow: &Flow, now: Timestamp) -> Option<FlowJobStatus> {
     let name = seen.job_name(&flow.name);
-    let known = before.job_status_list.iter().find(|entry| entry.name == name);
+    let known = seen.entries.get(name.as_str()).copied();
     // What has ended has ended: a cache of an earlier time does not bring it back.
     if let Some(known) = known.filter(|known| known.state.is_some_and(JobPhase::is_final)) {
         return Some(known.clone());
@@ -343,9 +352,8 @@ impl<'a> ObservedFlow<'a> {
     }
 
     /// Returns what the status says of a job.
-    fn entry(&self, template: &str) -> Option<&FlowJobStatus> {
-        let name = self.job_name(template);
-        self.flow.status.as_ref()?.job_status_list.iter().find(|entry| entry.name == name)
+    fn entry(&self, template: &str) -> Option<&'a FlowJobStatus> {
+        self.entries.get(self.job_name(template).as_str()).copied()
     }
 
     /// Returns the jobs that are due: listed and not ended, or ready to be.

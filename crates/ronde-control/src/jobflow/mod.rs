@@ -17,6 +17,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
+use parking_lot::Mutex;
 use ronde_api::{Job, JobFlow, JobFlowStatus, JobTemplate, names, rules};
 use ronde_runtime::{
     pods::apply as write,
@@ -36,6 +37,9 @@ use crate::reconcile::{
     refusals::Refusals,
 };
 
+/// How long a flow is left alone after a look, for each of its jobs: a look goes through all of them and may write a
+/// status that lists them, so that the work for one job would grow with their number.
+const REST_PER_JOB: SignedDuration = SignedDuration::from_millis(1);
 /// The reason of events about jobs that were made; Volcano's word.
 const CREATED: &str = "Created";
 
@@ -43,12 +47,26 @@ const CREATED: &str = "Created";
 pub struct JobFlows {
     dialer: PodDialer,
     refusals: Refusals,
+    /// When each flow was last looked at. What is forgotten with a restart is looked at once more.
+    looks: Mutex<BTreeMap<Key, Timestamp>>,
 }
 
 impl JobFlows {
     /// Makes the controller, with how the addresses of pods are reached.
     pub fn new(dialer: PodDialer) -> Self {
-        Self { dialer, refusals: Refusals::default() }
+        Self { dialer, refusals: Refusals::default(), looks: Mutex::default() }
+    }
+
+    /// Returns how long a flow is still to be left alone; if it is not, notes that it is looked at now.
+    fn rest(&self, flow: &JobFlow, now: Timestamp) -> Option<SignedDuration> {
+        let rest = REST_PER_JOB.saturating_mul(i32::try_from(flow.spec.flows.len()).unwrap_or(i32::MAX));
+        let mut looks = self.looks.lock();
+        let left = looks.get(&Key::of(flow)).map(|last| rest - now.duration_since(*last));
+        let left = left.filter(SignedDuration::is_positive);
+        if left.is_none() {
+            looks.insert(Key::of(flow), now);
+        }
+        left
     }
 }
 
@@ -76,8 +94,12 @@ impl Controller for JobFlows {
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Result<Option<SignedDuration>, kube::Error> {
         let Some(flow) = ctx.caches.get::<JobFlow>(key) else {
             self.refusals.forget(key);
+            self.looks.lock().remove(key);
             return Ok(None);
         };
+        if let Some(rest) = self.rest(&flow, ctx.clock.now()) {
+            return Ok(Some(rest));
+        }
         let questions = decide::questions(&observe(ctx, &flow, BTreeSet::new()));
         let answered = probe::ask_all(&self.dialer, questions).await;
         reconcile(&Look { controller: self, answered }, ctx, &flow).await
@@ -164,6 +186,7 @@ fn observe<'a>(ctx: &Ctx, flow: &'a JobFlow, answered: BTreeSet<Question>) -> Ob
     });
     ObservedFlow {
         flow,
+        entries: decide::entries(flow),
         templates: templates.collect(),
         pods: pods.collect(),
         jobs,

@@ -12,7 +12,7 @@ use ronde_api::{Job, JobFlow, JobFlowPhase, JobFlowStatus, JobPhase, JobTemplate
 use serde_json::{Value, json};
 
 use super::{
-    decide::{ObservedFlow, decide, questions},
+    decide::{ObservedFlow, decide, entries, questions},
     probe::{ProbedPod, Question},
 };
 use crate::reconcile::Step;
@@ -57,6 +57,7 @@ impl World {
     fn seen(&self) -> ObservedFlow<'_> {
         ObservedFlow {
             flow: &self.flow,
+            entries: entries(&self.flow),
             jobs: self.jobs.clone(),
             templates: self.templates.clone(),
             pods: self.pods.clone(),

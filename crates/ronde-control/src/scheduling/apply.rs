@@ -211,6 +211,7 @@ fn why_evicted(ctx: &Ctx, victim: &PodId, why: &Eviction) -> String {
     let (verb, by) = match why {
         Eviction::Preempted { by } => ("preempted", by),
         Eviction::Reclaimed { by } => ("reclaimed", by),
+        Eviction::Moved { by } => ("moved to make room", by),
         Eviction::Incomplete => return "stopped because its gang was incomplete".to_owned(),
     };
     let group = ctx.caches.get::<PodGroup>(&Key::new(by.namespace(), by.name()));
@@ -226,7 +227,8 @@ fn why_evicted(ctx: &Ctx, victim: &PodId, why: &Eviction) -> String {
         }
         _ => String::new(),
     };
-    format!("{verb} by {name}{because}")
+    let preposition = if matches!(why, Eviction::Moved { .. }) { "for" } else { "by" };
+    format!("{verb} {preposition} {name}{because}")
 }
 
 async fn nominate(ctx: &Ctx, state: &State, id: &PodId, node: Option<&NodeName>) -> Result<StepOutcome, kube::Error> {

@@ -23,7 +23,7 @@ use ronde_runtime::{
     watch::{Caches, Kinds},
     work_queue::backoff,
 };
-use ronde_scheduler::{Change, Plan, Policy, Step, Time};
+use ronde_scheduler::{Change, Cluster, Plan, Policy, Step, Time};
 use tokio::time::Instant;
 
 use self::{apply::StepOutcome, dirty::Mark, state::State};
@@ -57,6 +57,13 @@ impl Scheduler {
         let mut scheduler = Self::for_cluster();
         scheduler.schedulers.insert(DEFAULT_SCHEDULER.to_owned());
         scheduler
+    }
+
+    /// Returns the cluster as a scheduler sees it that starts now, to ask what it would do.
+    pub fn look(&self, caches: &Caches) -> Cluster {
+        let mut state = self.begin();
+        state.observe(caches, dirty::all(caches));
+        state.cluster
     }
 }
 

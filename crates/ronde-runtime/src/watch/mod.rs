@@ -236,6 +236,12 @@ impl Kinds {
         self
     }
 
+    /// Makes caches that nobody watches for: what is put there stays.
+    pub fn into_caches(self) -> Caches {
+        let shared = Shared { caches: self.caches, listeners: OnceLock::new(), live: AtomicBool::new(false) };
+        Caches { shared: Arc::new(shared) }
+    }
+
     pub fn start(self, client: &Client, listeners: Vec<Listener>, telemetry: &Telemetry) -> Started {
         let shared = Shared { caches: self.caches, listeners: OnceLock::from(listeners), live: AtomicBool::new(false) };
         let caches = Caches { shared: Arc::new(shared) };

@@ -36,6 +36,8 @@ pub struct GroupState {
     pub staying: u32,
     /// Those of them that may not be evicted.
     pub fixed: u32,
+    /// How long its pods that have room want to run at least, with how many want it.
+    min_runs: BTreeMap<i64, u32>,
     /// What its bound pods take.
     pub allocated: Row,
     /// What its pending pods would take.
@@ -48,8 +50,8 @@ pub struct GroupState {
     pub planned_admission: Option<Time>,
     /// Why it waits, as last told.
     pub told: Option<(Reason, String)>,
-    /// The census and the number of pods that the sentence was made for.
-    pub told_for: Option<(u64, u64)>,
+    /// The census, the number of pods and the end that the sentence was made for.
+    pub told_for: Option<(u64, u64, String)>,
     /// Since when it waits, as far as was seen here.
     pub noticed: Option<Time>,
 }
@@ -120,6 +122,16 @@ impl GroupState {
         change(&mut self.bound, pod.takes_room());
         change(&mut self.staying, pod.is_staying());
         change(&mut self.fixed, pod.is_staying() && !pod.may_go());
+        if let Some(least) = pod.pod.min_run_ms.filter(|_| pod.is_staying()) {
+            let count = self.min_runs.entry(least).or_default();
+            *count = count.saturating_add_signed(times);
+            self.min_runs.retain(|_, count| *count > 0);
+        }
+    }
+
+    /// Returns how long its pods want to run at least before others push them out.
+    pub fn min_run_ms(&self) -> Option<i64> {
+        self.min_runs.last_key_value().map(|(least, _)| *least)
     }
 }
 
@@ -168,6 +180,7 @@ impl Groups {
             bound: 0,
             staying: 0,
             fixed: 0,
+            min_runs: BTreeMap::new(),
             allocated: Row::default(),
             asked: Row::default(),
             claims: 0,

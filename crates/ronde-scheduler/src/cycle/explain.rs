@@ -28,8 +28,9 @@ impl Cycle<'_> {
         for (slot, wait) in waits {
             let state = self.cluster.groups.get_mut(slot);
             state.noticed = state.noticed.or(Some(self.now));
-            if let Some((reason, message)) = self.sentence(slot, &wait, &mut sentences) {
-                self.record_reason(slot, reason, message);
+            let end = self.not_yet(slot);
+            if let Some((reason, message)) = self.sentence(slot, &wait, &end, &mut sentences) {
+                self.record_reason(slot, reason, format!("{message}{end}"));
             }
         }
     }
@@ -42,8 +43,8 @@ impl Cycle<'_> {
         }
     }
 
-    /// Returns the sentence, or None if the last one is to stay.
-    fn sentence(&mut self, slot: usize, wait: &Wait, sentences: &mut Sentences) -> Option<(Reason, String)> {
+    /// Returns the sentence without its end, or None if the last one is to stay.
+    fn sentence(&mut self, slot: usize, wait: &Wait, end: &str, sentences: &mut Sentences) -> Option<(Reason, String)> {
         let queue =
             self.cluster.groups.get(slot).group.as_ref().map_or_else(String::new, |group| group.queue.to_string());
         Some(match wait {
@@ -66,7 +67,7 @@ impl Cycle<'_> {
             Wait::Miss(Miss::Topology { topology, pod }) => {
                 (Reason::TopologyNotSatisfied, self.topology(slot, *topology, *pod))
             }
-            Wait::Miss(Miss::Room { pod }) => return self.room(slot, *pod, sentences),
+            Wait::Miss(Miss::Room { pod }) => return self.room(slot, *pod, end, sentences),
         })
     }
 
@@ -164,15 +165,17 @@ impl Cycle<'_> {
         of_class.unwrap_or(u64::from(gang.needs.pods))
     }
 
-    fn room(&mut self, slot: usize, pod: usize, sentences: &mut Sentences) -> Option<(Reason, String)> {
+    fn room(&mut self, slot: usize, pod: usize, end: &str, sentences: &mut Sentences) -> Option<(Reason, String)> {
         let class = self.cluster.pods.get(pod).class;
         let is_told = self.cluster.groups.get(slot).told.is_some();
         let census = sentences.census(self, class, pod, is_told)?;
         let count = self.count_needed(slot, class);
-        if is_told && self.cluster.groups.get(slot).told_for == Some((census.serial, count)) {
+        let made_for = Some((census.serial, count, end.to_owned()));
+        let state = self.cluster.groups.get_mut(slot);
+        if is_told && state.told_for == made_for {
             return None;
         }
-        self.cluster.groups.get_mut(slot).told_for = Some((census.serial, count));
+        state.told_for = made_for;
         let reason = if census.is_mismatch() {
             Reason::NoNodeMatches
         } else if census.is_held() && census.total() < count {

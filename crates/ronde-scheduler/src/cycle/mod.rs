@@ -10,6 +10,8 @@ pub mod gang;
 pub mod jobs;
 pub mod ledger;
 pub mod lines;
+pub mod moves;
+pub mod patience;
 pub mod place;
 pub mod preempt;
 pub mod room;
@@ -18,13 +20,17 @@ pub mod surplus;
 pub mod topology;
 pub mod victims;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use self::{
     gang::Gang,
     jobs::Full,
     ledger::{Asker, Exceeded, Ledger},
     lines::Lines,
+    patience::NotYet,
     place::{Miss, Placement},
     room::Asks,
 };
@@ -111,6 +117,8 @@ pub struct Cycle<'a> {
     holders: BTreeSet<usize>,
     /// Attempts to push others out that failed in this cycle.
     hopeless: Vec<preempt::Attempt>,
+    /// Groups that may push others out later.
+    not_yet: BTreeMap<usize, NotYet>,
 }
 
 impl<'a> Cycle<'a> {
@@ -129,6 +137,7 @@ impl<'a> Cycle<'a> {
             blocked: BTreeSet::new(),
             holders: BTreeSet::new(),
             hopeless: Vec::new(),
+            not_yet: BTreeMap::new(),
         }
     }
 

@@ -91,6 +91,18 @@ pub fn try_surplus(cluster: &mut Cluster, group: usize, gang: &Gang, bundle: &Bu
     found.then_some(trial.placed)
 }
 
+/// Tries to place a pod above the minimum of its group: where it was before, or elsewhere.
+pub fn try_again(cluster: &mut Cluster, pod: usize, before: usize) -> Option<Placement> {
+    let group = cluster.pods.get(pod).group;
+    let mut trial = Trial::new(cluster, group, Mode::Now);
+    if trial.place_at(pod, before) {
+        return Some(trial.placed);
+    }
+    let gang = cluster.gang(group)?;
+    let bundle = gang.bundles.iter().find(|bundle| bundle.pods == [pod])?;
+    try_surplus(cluster, group, &gang, bundle)
+}
+
 /// Tries to place pods on given nodes, if that makes the gang whole.
 pub fn try_exactly(cluster: &mut Cluster, group: usize, gang: &Gang, at: &[(usize, usize)]) -> Option<Placement> {
     let chosen: BTreeMap<usize, usize> = at.iter().copied().collect();

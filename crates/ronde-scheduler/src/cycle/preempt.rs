@@ -4,12 +4,14 @@
 //! as long as it still does; what remains is evicted, and the room is held until they have left. Priority preemption goes strictly
 //! downwards; after a reclaim the queue has at most what it deserves, so that nobody can take it back: neither can
 //! go round in circles. A limit that is in the way is as good as a lack of room: what is reclaimed then comes from below the
-//! queue that has it. Cost: log(victims) + remaining victims attempts.
+//! queue that has it. Those that have not run long enough ([`patience`](super::patience)) stay: what will be possible then is
+//! only told. Cost: log(victims) + remaining victims attempts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Cycle,
+    patience::NotYet,
     place::Placement,
     room::Asks,
     victims::{Victim, Victims},
@@ -19,6 +21,7 @@ use crate::{
         nodes::{Mode, NodeState},
         table::Row,
     },
+    model::ids::{GroupId, Time},
     plan::Eviction,
 };
 
@@ -30,9 +33,32 @@ const TRIED_BLINDLY: usize = 32;
 
 /// Why others have to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
+pub enum Cause {
     Preemption,
     Reclaim,
+    /// Those who go have room elsewhere.
+    Move,
+}
+
+impl Cause {
+    fn eviction(self, by: GroupId) -> Eviction {
+        match self {
+            Self::Preemption => Eviction::Preempted { by },
+            Self::Reclaim => Eviction::Reclaimed { by },
+            Self::Move => Eviction::Moved { by },
+        }
+    }
+}
+
+/// How victims are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Search {
+    /// Those that are not in the way are spared at once.
+    InAnyOrder,
+    /// Those that come first go first.
+    InOrder,
+    /// All find room elsewhere.
+    ToMove,
 }
 
 /// An attempt of a gang of equal pods that failed; one that asks for no less with no better right fails too.
@@ -53,12 +79,26 @@ struct Taken {
     covers: u32,
 }
 
+/// Who has to go for a gang.
+struct Found {
+    /// Queues and pods.
+    pods: Vec<(usize, usize)>,
+    /// Where the gang then fits.
+    placement: Placement,
+    /// When all of them have run long enough.
+    kept_until: Time,
+    /// The group that is kept until then.
+    last_group: usize,
+}
+
 /// What has been taken away for a try.
 #[derive(Default)]
 struct Removed {
     taken: BTreeMap<usize, Taken>,
     of_group: BTreeMap<usize, BTreeSet<usize>>,
     by_victim: BTreeMap<(usize, Option<usize>), Vec<usize>>,
+    /// Those that could stay after all, where the gang was last found to fit.
+    stay: BTreeSet<usize>,
 }
 
 impl Removed {
@@ -92,31 +132,49 @@ impl Cycle<'_> {
         self.push_out(asks, Cause::Reclaim)
     }
 
-    fn push_out(&mut self, asks: &Asks<'_>, cause: Cause) -> bool {
+    pub fn push_out(&mut self, asks: &Asks<'_>, cause: Cause) -> bool {
         let attempt = self.attempt(asks, cause);
         if attempt.as_ref().is_some_and(|attempt| self.hopeless.iter().any(|failed| failed.rules_out(attempt))) {
             return false;
         }
-        let victims = match cause {
-            Cause::Preemption => Victims::less_important(self, asks),
-            Cause::Reclaim => Victims::above_their_part(self, asks),
-        };
-        let Some((chosen, placement)) = self.search(asks, victims) else {
+        let may_at = if cause == Cause::Reclaim { self.may_reclaim_at(asks) } else { self.now };
+        if self.now < may_at {
+            self.push_out_later(asks, cause, may_at);
+            return false;
+        }
+        let mut victims = self.victims(asks, cause);
+        let how = if cause == Cause::Move { Search::ToMove } else { Search::InAnyOrder };
+        let Some(found) = self.search(asks, &mut victims, how) else {
+            if victims.has_kept {
+                self.push_out_later(asks, cause, may_at);
+            }
             self.hopeless.extend(attempt);
             return false;
         };
         self.hopeless.clear();
         let by = self.cluster.groups.get(asks.slot).id.clone();
-        for (account, pod) in chosen {
-            let by = by.clone();
-            let why = match cause {
-                Cause::Preemption => Eviction::Preempted { by },
-                Cause::Reclaim => Eviction::Reclaimed { by },
-            };
-            self.evict(account, pod, why);
-        }
-        self.nominate(asks, &placement);
+        found.pods.into_iter().for_each(|(account, pod)| self.evict(account, pod, cause.eviction(by.clone())));
+        self.nominate(asks, &found.placement);
         true
+    }
+
+    fn victims(&self, asks: &Asks<'_>, cause: Cause) -> Victims {
+        match cause {
+            Cause::Preemption => Victims::less_important(self, asks),
+            Cause::Reclaim => Victims::above_their_part(self, asks),
+            Cause::Move => Victims::movable(self),
+        }
+    }
+
+    /// Notes whom a gang may push out when they have run long enough, and it has waited long enough.
+    fn push_out_later(&mut self, asks: &Asks<'_>, cause: Cause, may_at: Time) {
+        let mut victims = self.victims(asks, cause).by_time(self);
+        let how = if cause == Cause::Move { Search::ToMove } else { Search::InOrder };
+        if let Some(found) = self.search(asks, &mut victims, how) {
+            let until = found.kept_until.max(may_at);
+            self.look_again(until);
+            self.not_yet.insert(asks.slot, NotYet { cause, victim: found.last_group, until });
+        }
     }
 
     /// Describes an attempt, if it can be compared with others.
@@ -160,8 +218,8 @@ impl Cycle<'_> {
         !victims.is_empty() && asks.gang.least.iter().all(has_room)
     }
 
-    /// Returns the pods that have to go and where the gang then fits.
-    fn search(&mut self, asks: &Asks<'_>, mut source: Victims) -> Option<(Vec<(usize, usize)>, Placement)> {
+    /// Finds the pods that have to go, and where the gang then fits.
+    fn search(&mut self, asks: &Asks<'_>, source: &mut Victims, how: Search) -> Option<Found> {
         let mut removed = Removed::default();
         let (mut victims, mut taken, mut has_hope) = (Vec::new(), 0, false);
         let mut placement = None;
@@ -186,44 +244,72 @@ impl Cycle<'_> {
             let until = until.min(victims.len());
             victims[taken..until].iter().for_each(|victim| self.remove(&mut removed, victim));
             taken = until;
-            placement = self.fits_in_future(asks);
+            placement = self.fits_without(asks, &mut removed, how);
         }
         let mut chosen: Vec<&Victim> = victims[..taken].iter().collect();
-        if let Some(found) = placement {
-            placement = Some(self.spare_bystanders(asks, &mut removed, &mut chosen, found));
+        if let Some(mut found) = placement {
+            if how != Search::InOrder {
+                found = self.spare_bystanders(asks, &mut removed, &mut chosen, (found, how));
+            }
+            placement = Some(self.spare_last(asks, &mut removed, &mut chosen, (found, how)));
         }
         let mut pods = BTreeMap::new();
         for victim in &chosen {
-            let gone = removed.pods(victim).into_iter();
+            let gone = removed.pods(victim).into_iter().filter(|pod| !removed.stay.contains(pod));
             pods.extend(gone.map(|pod| (self.cluster.pods.id(pod).clone(), (victim.account, pod))));
         }
         chosen.iter().for_each(|victim| self.restore(&mut removed, victim));
-        Some((pods.into_values().collect(), placement?))
+        let placement = placement?;
+        let last = chosen.into_iter().max_by_key(|victim| self.kept_until(victim))?;
+        let (kept_until, last_group) = (self.kept_until(last), last.group);
+        Some(Found { pods: pods.into_values().collect(), placement, kept_until, last_group })
     }
 
-    /// Gives back victims that need not go; returns where the gang fits then.
+    /// Returns where a gang fits without those that were taken away, if these have somewhere to go where they need that.
+    fn fits_without(&mut self, asks: &Asks<'_>, removed: &mut Removed, how: Search) -> Option<Placement> {
+        if how != Search::ToMove {
+            return self.fits_in_future(asks);
+        }
+        let moved: Placement = removed.taken.iter().map(|(pod, taken)| (*pod, taken.node)).collect();
+        let (placement, homes) = self.fits_beside(asks, &moved)?;
+        removed.stay = homes.iter().filter(|home| moved.contains(home)).map(|(pod, _)| *pod).collect();
+        Some(placement)
+    }
+
+    /// Gives back victims that are not where the gang would go; returns where it fits then.
     fn spare_bystanders<'v>(
         &mut self,
         asks: &Asks<'_>,
         removed: &mut Removed,
         chosen: &mut Vec<&'v Victim>,
-        mut placement: Placement,
+        (mut placement, how): (Placement, Search),
     ) -> Placement {
         let wanted: BTreeSet<usize> = placement.iter().map(|(_, node)| *node).collect();
         let is_in_the_way =
             |victim: &&Victim| removed.pods(victim).iter().any(|pod| wanted.contains(&removed.taken[pod].node));
         let (needed, bystanders): (Vec<&'v Victim>, Vec<&'v Victim>) = chosen.iter().copied().partition(is_in_the_way);
         bystanders.iter().for_each(|victim| self.restore(removed, victim));
-        if let Some(found) = self.fits_in_future(asks) {
+        if let Some(found) = self.fits_without(asks, removed, how) {
             placement = found;
             *chosen = needed;
         } else {
             bystanders.iter().for_each(|victim| self.remove(removed, victim));
         }
+        placement
+    }
+
+    /// Gives back victims that need not go, the last first; returns where the gang fits then.
+    fn spare_last(
+        &mut self,
+        asks: &Asks<'_>,
+        removed: &mut Removed,
+        chosen: &mut Vec<&Victim>,
+        (mut placement, how): (Placement, Search),
+    ) -> Placement {
         for index in (0..chosen.len()).rev().take(SPARED_MAX) {
             let victim = chosen[index];
             self.restore(removed, victim);
-            if let Some(found) = self.fits_in_future(asks) {
+            if let Some(found) = self.fits_without(asks, removed, how) {
                 placement = found;
                 chosen.remove(index);
             } else {

@@ -140,7 +140,7 @@ impl Cycle<'_> {
             self.nominate(asks, &placement);
             return Some(Wait::Coming);
         }
-        if self.preempt(asks) || self.reclaim(asks) {
+        if self.move_others(asks) || self.preempt(asks) || self.reclaim(asks) {
             return Some(Wait::Coming);
         }
         if asks.limited_by.is_some() { None } else { self.reserve(asks) }

@@ -42,6 +42,8 @@ pub struct Victims {
     below: Option<i32>,
     /// What may be taken from other queues, if it is theirs.
     rights: Option<Rights>,
+    /// Only pods that find room elsewhere may go, and no more than a budget allows.
+    to_move: bool,
     /// Of the group that was looked at last.
     found: VecDeque<Victim>,
     /// Those whose going is more than a budget allows.
@@ -50,6 +52,12 @@ pub struct Victims {
     spares: BTreeSet<usize>,
     /// How many of each budget were handed out, by namespace and name.
     used: BTreeMap<(String, String), u32>,
+    /// Hands out also those that have not run long enough.
+    ignores_time: bool,
+    /// Some were passed over because they have not run long enough.
+    pub has_kept: bool,
+    /// All that are left, if they have been put into another order.
+    ordered: Option<VecDeque<Victim>>,
 }
 
 impl Victims {
@@ -70,6 +78,15 @@ impl Victims {
         victims
     }
 
+    /// Finds pods above the minimum of elastic groups that run whole, whosever they are.
+    pub fn movable(cycle: &Cycle<'_>) -> Self {
+        let mut victims = Self { to_move: true, ..Self::default() };
+        for account in 1..cycle.ledger.accounts.len() {
+            victims.advance(cycle, account, false, Bound::Unbounded);
+        }
+        victims
+    }
+
     fn line_up(&mut self, cycle: &Cycle<'_>, account: usize) {
         [false, true].into_iter().for_each(|is_whole| self.advance(cycle, account, is_whole, Bound::Unbounded));
     }
@@ -84,13 +101,24 @@ impl Victims {
         self.groups.extend(next.map(|turn| (is_whole, turn.clone(), account)));
     }
 
+    /// Hands out also those that have not run long enough, whoever may go first.
+    pub fn by_time(mut self, cycle: &Cycle<'_>) -> Self {
+        self.ignores_time = true;
+        let mut all: Vec<Victim> = std::iter::from_fn(|| self.next(cycle)).collect();
+        all.sort_by_cached_key(|victim| cycle.kept_until(victim));
+        Self { ordered: Some(all.into()), ..self }
+    }
+
     /// Returns the next victim.
     pub fn next(&mut self, cycle: &Cycle<'_>) -> Option<Victim> {
+        if let Some(ordered) = &mut self.ordered {
+            return ordered.pop_front();
+        }
         while let Some(victim) = self.find(cycle) {
             let pods = self.pods(cycle, &victim);
             let budgets = budgets_of(cycle, &pods);
             if budgets.iter().any(|(id, (count, allowed))| self.used.get(id).unwrap_or(&0) + count > *allowed) {
-                self.last.push_back(victim);
+                self.last.extend((!self.to_move).then_some(victim));
             } else if self.may_go(cycle, &victim, &pods) {
                 budgets.into_iter().for_each(|(id, (count, _))| *self.used.entry(id).or_default() += count);
                 return Some(victim);
@@ -116,11 +144,19 @@ impl Victims {
             self.advance(cycle, account, is_whole, Bound::Excluded(&turn));
             let group = turn.slot;
             let state = cycle.cluster.groups.get(group);
+            if self.to_move && !cycle.is_movable(group) {
+                continue;
+            }
             if !is_whole {
                 let spare = cycle.spare(group).into_iter();
                 self.found.extend(spare.map(|pod| Victim { account, group, spare: Some(pod) }));
             } else if state.staying > 0 && state.fixed == 0 {
                 self.found.push_back(Victim { account, group, spare: None });
+            }
+            if !self.ignores_time {
+                let before = self.found.len();
+                self.found.retain(|victim| cycle.kept_until(victim) <= cycle.now);
+                self.has_kept |= self.found.len() < before;
             }
         }
         self.found.pop_front()

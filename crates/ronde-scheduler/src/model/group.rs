@@ -28,8 +28,12 @@ pub struct Group {
     pub admitted: Option<Time>,
     /// Its minimum has run at least once (phase `Running` or later).
     pub started: bool,
+    /// Since when its minimum has nodes: the time of the condition that says so.
+    pub whole_since: Option<Time>,
     /// Since when it waits with its pods there: the time of the condition that says so.
     pub waiting_since: Option<Time>,
+    /// A pod above its minimum that is evicted is made again, and nothing else happens to it.
+    pub elastic: bool,
     pub topology: Option<Topology>,
     pub subgroups: Vec<SubGroups>,
 }
@@ -48,7 +52,9 @@ impl Group {
             min_resources: None,
             admitted: None,
             started: false,
+            whole_since: None,
             waiting_since: None,
+            elastic: false,
             topology: None,
             subgroups: Vec::new(),
         }

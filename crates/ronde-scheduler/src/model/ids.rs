@@ -93,3 +93,14 @@ impl Time {
         Self(self.0.saturating_add(millis))
     }
 }
+
+/// The first whole second at or after the moment, as the API writes it; a moment beyond all calendars is `never`.
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.div_euclid(1000) + i64::from(self.0.rem_euclid(1000) > 0);
+        match jiff::Timestamp::from_second(seconds) {
+            Ok(moment) => write!(f, "{moment}"),
+            Err(_) => f.write_str("never"),
+        }
+    }
+}

@@ -27,6 +27,10 @@ pub struct Pod {
     pub phase: Phase,
     /// Where it is bound.
     pub node: Option<NodeName>,
+    /// Since when it is bound.
+    pub bound_since: Option<Time>,
+    /// How long it runs at least before others may push it out; if it does not say, its queue does.
+    pub min_run_ms: Option<i64>,
     /// Where room is held for it, as [`Step::Nominate`](crate::Step::Nominate) said.
     pub nominated: Option<NodeName>,
     /// It is being deleted.
@@ -51,6 +55,8 @@ impl Pod {
             created: Time::default(),
             phase: Phase::Pending,
             node: None,
+            bound_since: None,
+            min_run_ms: None,
             nominated: None,
             leaving: false,
             preemptable: true,

@@ -1,6 +1,9 @@
 //! Queues: who gets how much.
 
-use super::{amounts::Amounts, ids::QueueName};
+use super::{
+    amounts::Amounts,
+    ids::{QueueName, Time},
+};
 
 /// A queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +21,12 @@ pub struct Queue {
     pub dequeue: Dequeue,
     /// How many groups in it and below have pods on nodes at once.
     pub jobs_max: Option<u32>,
+    /// How long its groups run at least before others may push them out; if it does not say, the queue above it does.
+    pub min_run_ms: Option<i64>,
+    /// How long its groups wait before it takes back what it deserves; if it does not say, the queue above it does.
+    pub reclaim_delay_ms: Option<i64>,
+    /// Until when its groups may have pods of elastic groups moved to find room.
+    pub defragments_until: Option<Time>,
     /// What it never exceeds; a resource that is not named is not limited.
     pub capability: Amounts,
     /// What it can take back from others; a resource that is not named is shared by weight.
@@ -38,6 +47,9 @@ impl Queue {
             reclaimable: true,
             dequeue: Dequeue::Traverse,
             jobs_max: None,
+            min_run_ms: None,
+            reclaim_delay_ms: None,
+            defragments_until: None,
             capability: Amounts::default(),
             deserved: Amounts::default(),
             guarantee: Amounts::default(),

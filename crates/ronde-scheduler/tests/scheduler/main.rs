@@ -1,7 +1,9 @@
 //! The scheduler seen from outside: changes in, plans out.
 
 mod gangs;
+mod moves;
 mod nodes;
+mod patience;
 mod preemption;
 mod properties;
 mod queues;

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ronde_scheduler::{
-    Amounts, Change, Cluster, Group, GroupId, Node, NodeName, Phase, Plan, Pod, PodId, Policy, Queue, QueueName,
-    Reason, Step, Time,
+    Amounts, Change, Cluster, Eviction, Group, GroupId, Node, NodeName, Phase, Plan, Pod, PodId, Policy, Queue,
+    QueueName, Reason, Step, Time,
 };
 
 pub struct Shadow {
@@ -106,7 +106,15 @@ impl Shadow {
         let Some(old) = self.pods.remove(id) else { return };
         self.cluster.apply(Change::PodGone(id.clone()));
         let created = Time::from_millis(self.now);
-        let pod = Pod { node: None, nominated: None, leaving: false, phase: Phase::Pending, created, ..old };
+        let pod = Pod {
+            node: None,
+            nominated: None,
+            leaving: false,
+            phase: Phase::Pending,
+            created,
+            bound_since: None,
+            ..old
+        };
         self.set_pod(pod);
     }
 
@@ -132,6 +140,7 @@ impl Shadow {
         for waiting in &plan.waiting {
             let group = self.groups.get_mut(&waiting.group).expect("only groups that exist wait");
             group.waiting_since.get_or_insert(Time::from_millis(self.now));
+            group.whole_since = None;
             let group = group.clone();
             self.set_group(group);
         }
@@ -161,10 +170,14 @@ impl Shadow {
                 assert!(self.nodes.contains_key(node), "{node} does not exist");
                 pod.node = Some(node.clone());
                 pod.phase = Phase::Running;
+                pod.bound_since = Some(Time::from_millis(self.now));
                 pod.nominated = None;
                 self.set_pod(pod);
             }
-            Step::Evict { pod, .. } => {
+            Step::Evict { pod, why } => {
+                if *why != Eviction::Incomplete {
+                    self.check_time(&self.pods[pod]);
+                }
                 let mut pod = self.pods[pod].clone();
                 assert!(pod.node.is_some(), "{} is evicted from nowhere", pod.id);
                 pod.leaving = true;
@@ -186,9 +199,24 @@ impl Shadow {
     fn mark_started(&mut self) {
         let whole: Vec<Group> =
             self.groups.values().filter(|group| self.placed(&group.id) >= group.min_member as usize).cloned().collect();
-        for group in whole.into_iter().filter(|group| !group.started || group.waiting_since.is_some()) {
-            self.set_group(Group { started: true, waiting_since: None, ..group });
+        let is_news = |group: &Group| group.waiting_since.is_some() || group.whole_since.is_none();
+        for group in whole.into_iter().filter(|group| !group.started || is_news(group)) {
+            let whole_since = group.whole_since.or(Some(Time::from_millis(self.now)));
+            self.set_group(Group { started: true, waiting_since: None, whole_since, ..group });
         }
+    }
+
+    /// A pod that others push out has run for as long as its queue says, by itself or with its gang.
+    fn check_time(&self, pod: &Pod) {
+        let group = &self.groups[&pod.group];
+        let least = self.queues[&group.queue].min_run_ms.unwrap_or(0);
+        let is_over = |since: Option<Time>| since.is_some_and(|since| since.plus_millis(least).as_millis() <= self.now);
+        let is_in_part = group.whole_since.is_none();
+        assert!(
+            least == 0 || is_in_part || is_over(pod.bound_since) || is_over(group.whole_since),
+            "{} goes too early",
+            pod.id
+        );
     }
 
     /// No node and no queue has more than it may.

@@ -50,6 +50,9 @@ fn queues(seed: u64) -> Vec<Queue> {
     if seed % 2 == 1 {
         all[1].dequeue = Dequeue::Fifo;
     }
+    all[1].min_run_ms = seed.is_multiple_of(3).then_some(30_000);
+    all[2].min_run_ms = (seed % 3 == 1).then_some(90_000);
+    all[2].reclaim_delay_ms = (!seed.is_multiple_of(3)).then_some(20_000);
     all[2].jobs_max = Some(3);
     all[2].deserved = Amounts::of([("nvidia.com/gpu", 6)]);
     all[2].guarantee = Amounts::of([("nvidia.com/gpu", 2)]);

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! node a cpu=4 gpu=2 zone=1 taint=k=v:NoSchedule cordoned
-//! queue q jobs=3 weight=2 cap.gpu=6 deserved.gpu=4 guarantee.gpu=1 parent=p prio=1 fifo closed unreclaimable
-//! group g queue=q min=4 prio=5 at=10 since=10 needs.gpu=4 admitted=0 started never
-//! pods g 0..4 gpu=1 task=w on=a running
+//! queue q jobs=3 run=60 delay=60 defragments=60 weight=2 cap.gpu=6 deserved.gpu=4 guarantee.gpu=1 parent=p prio=1 fifo closed unreclaimable
+//! group g queue=q min=4 prio=5 at=10 since=10 whole=10 needs.gpu=4 admitted=0 started elastic never
+//! pods g 0..4 gpu=1 task=w on=a running bound=10 run=60
 //! budget b allowed=1 app=g
 //! ```
 //! Namespaces are `ns` throughout; pods of `g` are `g-0`, `g-1`, ...; times are seconds.
@@ -137,6 +137,9 @@ fn queue(words: &[&str]) -> Queue {
             ("weight", _) => queue.weight = number(value),
             ("prio", _) => queue.priority = number(value),
             ("parent", _) => queue.parent = Some(value.into()),
+            ("run", _) => queue.min_run_ms = Some(number::<i64>(value) * 1000),
+            ("delay", _) => queue.reclaim_delay_ms = Some(number::<i64>(value) * 1000),
+            ("defragments", _) => queue.defragments_until = Some(at(number(value))),
             ("jobs", _) => queue.jobs_max = Some(number(value)),
             ("fifo", _) => queue.dequeue = Dequeue::Fifo,
             ("closed", _) => queue.state = QueueState::Closed,
@@ -173,8 +176,10 @@ fn group(words: &[&str]) -> Group {
             ("prio", _) => group.priority = number(value),
             ("at", _) => group.created = at(number(value)),
             ("since", _) => group.waiting_since = Some(at(number(value))),
+            ("whole", _) => group.whole_since = Some(at(number(value))),
             ("admitted", _) => group.admitted = Some(at(number(value))),
             ("started", _) => group.started = true,
+            ("elastic", _) => group.elastic = true,
             ("never", _) => group.preempts = false,
             ("hard", _) => group.topology = Some(topology(Strictness::Hard, value)),
             ("soft", _) => group.topology = Some(topology(Strictness::Soft, value)),
@@ -206,6 +211,8 @@ fn pod(group: &str, index: u32, words: &[&str]) -> Pod {
         match word.split_once('=').unwrap_or((word, "")) {
             ("task", value) => pod.task = value.into(),
             ("on", value) => pod.node = Some(value.into()),
+            ("bound", value) => pod.bound_since = Some(at(number(value))),
+            ("run", value) => pod.min_run_ms = Some(number::<i64>(value) * 1000),
             ("nominated", value) => pod.nominated = Some(value.into()),
             ("prio", value) => pod.priority = number(value),
             ("running", _) => pod.phase = Phase::Running,

@@ -243,6 +243,8 @@ pub enum QueueVerb {
     Open(QueueStateArgs),
     /// Close a queue and its child queues for new jobs; jobs in it continue.
     Close(QueueStateArgs),
+    /// Move workers of elastic jobs together, so that jobs start that find enough room only in parts.
+    Defragment(QueueDefragmentArgs),
     /// Delete a queue that has no child queues.
     Delete(QueueDeleteArgs),
 }
@@ -304,6 +306,14 @@ pub struct QueueCreateArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     pub max_running_jobs: Option<i32>,
 
+    /// How long its jobs run at least before others preempt them, as in `10m`.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub min_runtime: Option<Duration>,
+
+    /// How long its jobs wait at least before it reclaims its deserved share for them, as in `30s`.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub reclaim_delay: Option<Duration>,
+
     /// Deserved share; usage beyond it can be reclaimed.
     #[arg(long, value_name = "AMOUNTS", value_parser = parse_amounts)]
     pub deserved: Option<Amounts>,
@@ -324,6 +334,20 @@ pub struct QueueCreateArgs {
     /// `fifo` starts jobs strictly in order, `traverse` lets jobs that fit go ahead [default: traverse].
     #[arg(long, value_name = "HOW")]
     pub dequeue_strategy: Option<DequeueStrategy>,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct QueueDefragmentArgs {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
+    /// Queue whose jobs wait [default: all queues].
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Only show which workers would move, and for which jobs.
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Debug, Clone, ClapArgs)]

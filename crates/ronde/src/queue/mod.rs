@@ -1,5 +1,6 @@
-//! `ronde queue`: shows, creates, opens, closes and deletes queues.
+//! `ronde queue`: shows, creates, opens, closes, defragments and deletes queues.
 
+mod defragment;
 mod show;
 mod state;
 
@@ -27,6 +28,7 @@ pub fn run(args: &QueueArgs, context: &Context) -> Outcome {
             QueueVerb::Create(args) => create(args, context).await,
             QueueVerb::Open(args) => state::open(args, context).await,
             QueueVerb::Close(args) => state::close(args, context).await,
+            QueueVerb::Defragment(args) => defragment::defragment(args, context).await,
             QueueVerb::Delete(args) => delete(args, context).await,
         }
     })
@@ -58,6 +60,8 @@ fn build(args: &QueueCreateArgs) -> Queue {
         parent: args.parent.clone().unwrap_or_default(),
         priority: args.priority,
         max_running_jobs: args.max_running_jobs,
+        min_runtime: args.min_runtime,
+        reclaim_delay: args.reclaim_delay,
         dequeue_strategy: strategy.unwrap_or_default(),
         ..QueueSpec::default()
     };

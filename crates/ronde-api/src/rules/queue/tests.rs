@@ -211,4 +211,11 @@ fn a_limit_on_jobs_is_a_number_of_them() {
         json!({"maxRunningJobs": 0}),
         &["spec.maxRunningJobs: 0 should be greater than or equal to 1"],
     );
+    check_queue("good", "q", json!({"minRuntime": "10m", "reclaimDelay": "0s"}), &[]);
+    check_queue(
+        "bad",
+        "q",
+        json!({"minRuntime": "-1s", "reclaimDelay": "-1h"}),
+        &["spec.minRuntime: -1s is negative", "spec.reclaimDelay: -1h0m0s is negative"],
+    );
 }

@@ -1,19 +1,25 @@
 //! Groups of pods and the queues that they wait in.
 
-use k8s_openapi::api::{core::v1::Pod as K8sPod, scheduling::v1::PriorityClass};
+use k8s_openapi::{
+    Resource as _,
+    api::{core::v1::Pod as K8sPod, scheduling::v1::PriorityClass},
+};
 use kube::ResourceExt as _;
 use ronde_api::{
     DequeueStrategy, NetworkTopology, PodGroup, PodGroupCondition, PodGroupConditionType, PodGroupPhase,
-    Queue as QueueObject, QueueState as State, SubGroupPolicy, TopologyMode, names,
+    Queue as QueueObject, QueueState as State, SubGroupPolicy, TopologyMode, TrainingJob, names,
 };
 use ronde_runtime::pods::resources::{limits, quota_requests};
-use ronde_runtime::{pods::condition, podstatus::node_of};
+use ronde_runtime::{
+    pods::{condition, controller_of},
+    podstatus::node_of,
+};
 use ronde_scheduler::{
     Amounts, CPU, Dequeue, Group, GroupId, LabelSelector, MEMORY, Queue, QueueState, Strictness, SubGroups, Time,
     Topology,
 };
 
-use super::{count, pods, selectors::label_selector, time};
+use super::{count, milliseconds, moment, pods, selectors::label_selector, time};
 
 /// The queue of pods that know nothing of queues. No object can have this name.
 const NO_QUEUE: &str = "(none)";
@@ -43,7 +49,11 @@ pub fn group(group: &PodGroup, around: GroupContext<'_>) -> Group {
             group.phase(),
             Some(PodGroupPhase::Running | PodGroupPhase::Unknown | PodGroupPhase::Completed)
         ),
+        whole_since: condition_of(group, PodGroupConditionType::Scheduled)
+            .filter(|found| found.status == "True")
+            .map(since),
         waiting_since: unschedulable(group).filter(|found| found.status == "True").map(since),
+        elastic: controller_of(&group.metadata).is_some_and(|owner| owner.kind == TrainingJob::KIND),
         topology: spec.network_topology.as_ref().map(|wanted| topology(wanted, around)),
         subgroups: spec.sub_group_policy.iter().map(|policy| subgroups(policy, around)).collect(),
         ..Group::new(id, queue, count(spec.min_member))
@@ -59,8 +69,12 @@ fn admitted(group: &PodGroup, created: Time) -> Option<Time> {
 
 /// Returns the condition that tells whether a group waits.
 pub fn unschedulable(group: &PodGroup) -> Option<&PodGroupCondition> {
+    condition_of(group, PodGroupConditionType::Unschedulable)
+}
+
+fn condition_of(group: &PodGroup, kind: PodGroupConditionType) -> Option<&PodGroupCondition> {
     let mut conditions = group.status.iter().flat_map(|status| &status.conditions);
-    conditions.find(|condition| condition.type_ == PodGroupConditionType::Unschedulable)
+    conditions.find(|condition| condition.type_ == kind)
 }
 
 fn since(condition: &PodGroupCondition) -> Time {
@@ -105,6 +119,7 @@ pub fn alone(pod: &K8sPod) -> Group {
         created,
         admitted: Some(created),
         started: !node_of(pod).is_empty(),
+        whole_since: pods::bound_since(pod),
         waiting_since: waits.map(|found| time(found.last_transition_time.as_ref())),
         ..Group::new(pods::alone(pod), NO_QUEUE, 1)
     }
@@ -139,6 +154,13 @@ pub fn queue(queue: &QueueObject) -> Queue {
         reclaimable: spec.is_reclaimable(),
         dequeue,
         jobs_max: spec.max_running_jobs.map(count),
+        min_run_ms: spec.min_runtime.map(milliseconds),
+        reclaim_delay_ms: spec.reclaim_delay.map(milliseconds),
+        defragments_until: queue
+            .annotations()
+            .get(names::DEFRAGMENT_UNTIL)
+            .and_then(|text| text.parse().ok())
+            .map(moment),
         capability: limits(spec.capability.as_ref()),
         deserved: limits(spec.deserved.as_ref()),
         guarantee: limits(spec.guarantee.as_ref().and_then(|guarantee| guarantee.resource.as_ref())),

@@ -10,21 +10,21 @@ use kube::ResourceExt as _;
 use ronde_api::names;
 use ronde_runtime::pods::resources::{is_sidecar, requests};
 use ronde_runtime::{
-    pods::{is_deleted, phase},
+    pods::{condition, is_deleted, phase},
     podstatus::node_of,
 };
 use ronde_scheduler::{
-    GroupId, HostPort, Labels, NodeAffinity, Phase, Pod, PodAffinityTerm, PodId, PodSpec, Spread, Toleration, Volumes,
-    Weighted,
+    GroupId, HostPort, Labels, NodeAffinity, Phase, Pod, PodAffinityTerm, PodId, PodSpec, Spread, Time, Toleration,
+    Volumes, Weighted,
 };
 
 use super::{
-    count,
+    count, milliseconds,
     nodes::effect,
     selectors::{label_selector, labels, node_selector, node_selector_term, with_own_labels},
     time,
 };
-use crate::membership::Membership;
+use crate::{membership::Membership, scheduling::status::pods::SCHEDULED};
 
 /// Pods of this priority and above keep the cluster itself running.
 const CRITICAL: i32 = 2_000_000_000;
@@ -67,11 +67,19 @@ pub fn pod(pod: &K8sPod, membership: &Membership, volumes: Volumes) -> Pod {
             _ => Phase::Pending,
         },
         node: some_node(node_of(pod)),
+        bound_since: bound_since(pod),
+        min_run_ms: note(pod, names::COOLDOWN_TIME).and_then(|text| text.parse().ok()).map(milliseconds),
         nominated: some_node(nominated.unwrap_or_default()),
         leaving: is_deleted(pod),
         preemptable: is_ours && priority < CRITICAL && is_preemptable(pod),
         held: is_gated || !is_ours,
     }
+}
+
+/// Returns since when a pod is bound to its node.
+pub fn bound_since(pod: &K8sPod) -> Option<Time> {
+    let told = condition(pod, SCHEDULED).filter(|told| told.status == "True");
+    told.map(|told| time(told.last_transition_time.as_ref()))
 }
 
 /// Returns an annotation, or the label of the same name.

@@ -417,3 +417,33 @@ fn queues_are_told_as_they_are() {
     check(json!("Closed"), QueueState::Closed);
     check(json!("Unknown"), QueueState::Closed);
 }
+
+#[test]
+fn who_is_to_run_for_a_while_says_how_long_and_since_when() {
+    let least = |pod: Pod| told(&pod).min_run_ms;
+    assert_eq!(least(pod(json!({}))), None);
+    assert_eq!(least(annotated("volcano.sh/cooldown-time", "1m30s")), Some(90_000));
+    assert_eq!(least(annotated("volcano.sh/cooldown-time", "-5s")), Some(0), "less than nothing is nothing");
+    assert_eq!(least(annotated("volcano.sh/cooldown-time", "soon")), None, "as in Volcano, it is not heeded");
+    let mut labelled = pod(json!({}));
+    labelled.metadata.labels = Some([("volcano.sh/cooldown-time".to_owned(), "2m".to_owned())].into());
+    assert_eq!(least(labelled), Some(120_000), "Volcano reads the label too");
+    let mut bound = pod(json!({"nodeName": "n1"}));
+    let scheduled =
+        |status: &str| json!({"type": "PodScheduled", "status": status, "lastTransitionTime": "1970-01-01T00:00:09Z"});
+    bound.status = read(json!({"conditions": [scheduled("True")]}));
+    assert_eq!(told(&bound).bound_since, Some(Time::from_millis(9000)));
+    bound.status = read(json!({"conditions": [scheduled("False")]}));
+    assert_eq!(told(&bound).bound_since, None);
+
+    let whole_since = |status: &str| {
+        let condition = json!({"type": "Scheduled", "status": status, "lastTransitionTime": "1970-01-01T00:00:09Z"});
+        let group: PodGroup = read(json!({"metadata": {"name": "g"}, "status": {"conditions": [condition]}}));
+        groups::group(&group, GroupContext { class: None, tier: &|_| None }).whole_since
+    };
+    assert_eq!((whole_since("True"), whole_since("False")), (Some(Time::from_millis(9000)), None));
+
+    let queue: Queue = read(json!({"metadata": {"name": "q"}, "spec": {"minRuntime": "10m", "reclaimDelay": "1.5s"}}));
+    let queue = groups::queue(&queue);
+    assert_eq!((queue.min_run_ms, queue.reclaim_delay_ms), (Some(600_000), Some(1500)));
+}
