@@ -25,6 +25,7 @@ use crate::{
     metrics::{ACTIVE, NO_LABELS, TERMS, of_controllers},
     scheduling::Scheduler,
     ssh_keys::KeySource,
+    trim,
 };
 
 /// How long to wait before the definitions are looked at again, if the server cannot be asked now.
@@ -188,6 +189,7 @@ pub async fn runner(options: &Options, client: Client, waits_for: impl Fn(&[Stri
     let dialer = PodDialer::direct();
     let surroundings = Surroundings { keys: options.keys.clone(), agent: options.agent.clone(), dialer };
     batch::add(&mut runner, surroundings, options.scheduler.clone());
+    runner.trim(trim::pod).trim(trim::node);
     Ok(runner)
 }
 

@@ -3,14 +3,17 @@
 //!
 //! Between the controllers and the `kube::Client` that talks to the server, whichever that is.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::{
     Method, Request, Response, StatusCode,
     header::{HeaderMap, RETRY_AFTER, UPGRADE},
 };
 use kube::{Client, client::Body, error::Error};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep, timeout_at},
+};
 use tower::service_fn;
 
 use crate::{
@@ -24,6 +27,9 @@ use crate::{
 /// How long a request may take until its answer begins, repetitions included; a watch, whose answer may not begin before there is
 /// something to tell, has a limit of its own.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// How many requests of one client are under way at once, watches aside: enough for a server of many processors, and below
+/// what a server answers at once by default (200 writes). Who is over it waits for its turn.
+const IN_FLIGHT_MAX: usize = 128;
 /// What is waited for a busy server that does not say how long.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -48,9 +54,14 @@ struct Unanswered;
 /// Returns the same client, with somebody who watches over its requests.
 pub fn oversee(client: Client, overseer: Overseer) -> Client {
     let namespace = client.default_namespace().to_owned();
+    let line = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
     let service = service_fn(move |request| {
-        let (client, overseer) = (client.clone(), overseer.clone());
-        async move { overseer.send(&client, request).await }
+        let (client, overseer, line) = (client.clone(), overseer.clone(), line.clone());
+        async move {
+            // The semaphore is never closed.
+            let _turn = if is_long(&request) { None } else { line.acquire().await.ok() };
+            overseer.send(&client, request).await
+        }
     });
     Client::new(service, namespace)
 }
@@ -83,8 +94,7 @@ impl Overseer {
             return Err(Error::Service(Fenced.into()));
         }
         let begun = Instant::now();
-        let is_long = verb == "watch" || request.headers().contains_key(UPGRADE);
-        let answer = if is_long {
+        let answer = if is_long(&request) {
             client.send(request).await
         } else {
             timeout_at(give_up, client.send(request)).await.unwrap_or_else(|_| Err(Error::Service(Unanswered.into())))
@@ -100,6 +110,11 @@ impl Overseer {
         }
         answer
     }
+}
+
+/// Tells whether an answer goes on for as long as somebody listens.
+fn is_long(request: &Request<Body>) -> bool {
+    verb_of(request) == "watch" || request.headers().contains_key(UPGRADE)
 }
 
 fn clone(request: &Request<Body>) -> Option<Request<Body>> {

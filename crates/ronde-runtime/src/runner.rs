@@ -26,12 +26,10 @@ use crate::{
         Telemetry,
         metrics::{QUEUED_KEYS, RECONCILE_SECONDS, RECONCILES},
     },
-    watch::{Caches, Change, Key, Kinds},
+    watch::{Cached, Caches, Change, Key, Kinds},
     work_queue::{LookOutcome, Queue},
 };
 
-/// How many keys one controller looks at side by side.
-const CONCURRENCY: usize = 4;
 /// How long a stop waits for looks that have begun; each is a handful of requests.
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
 /// How long a few requests may take that belong together.
@@ -41,6 +39,8 @@ const REQUESTS_MAX: Duration = Duration::from_secs(10);
 pub trait Controller: Send + Sync + 'static {
     /// The component that its events and logs name, such as `replicaset-controller`.
     const NAME: &'static str;
+    /// How many keys it looks at side by side.
+    const CONCURRENCY: usize = 4;
 
     /// Names every kind that [`Self::affected`] and [`Self::reconcile`] read.
     fn kinds(&self, kinds: &mut Kinds);
@@ -138,6 +138,12 @@ impl Runner {
         self
     }
 
+    /// Lets the caches keep less of a kind that the controllers read.
+    pub fn trim<K: Cached>(&mut self, trim: fn(&mut K)) -> &mut Self {
+        self.kinds.trim(trim);
+        self
+    }
+
     /// Adds a loop over the whole cluster.
     pub fn add_loop<L: ClusterLoop>(&mut self, cluster_loop: L) -> &mut Self {
         cluster_loop.kinds(&mut self.kinds);
@@ -232,13 +238,13 @@ async fn serve<C: Controller>(controller: Arc<C>, ctx: Ctx, inbox: Arc<Inbox<Key
     let mut looks = JoinSet::new();
     loop {
         inbox.take().into_iter().for_each(|key| queue.mark(key));
-        while looks.len() < CONCURRENCY
+        while looks.len() < C::CONCURRENCY
             && let Some(key) = queue.next(Instant::now())
         {
             looks.spawn(look(controller.clone(), ctx.clone(), key));
         }
         ctx.telemetry.metrics.set(&QUEUED_KEYS, [C::NAME], queue.depth());
-        let due = queue.next_due().filter(|_| looks.len() < CONCURRENCY);
+        let due = queue.next_due().filter(|_| looks.len() < C::CONCURRENCY);
         tokio::select! {
             () = stop.cancelled() => break,
             () = inbox.marked() => {}

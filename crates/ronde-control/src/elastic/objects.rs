@@ -106,13 +106,13 @@ async fn ensure_secret(ctx: &Ctx, keys: &KeySource, job: &TrainingJob) -> Result
         Some(found) => {
             let mut secret = Secret { data: Some(data), ..found };
             secret.labels_mut().extend(mark());
-            note(ctx, &secrets.replace(&name, &PostParams::default(), &secret).await?);
+            note(ctx, &secrets.replace(&name, &PostParams::default(), &secret).await?)
         }
         None => {
             let secret = Secret { metadata: meta(job, name), data: Some(data), ..Secret::default() };
-            note(ctx, &secrets.create(&PostParams::default(), &secret).await?);
+            note(ctx, &secrets.create(&PostParams::default(), &secret).await?)
         }
-    }
+    };
     Ok(())
 }
 

@@ -6,8 +6,8 @@
 //! plan again, less what is done already.
 //!
 //! Two writes stand outside of this order; neither does anything for a job that its status does not say. A *receipt*
-//! ([`StatusFirst::apply`]) notes in the status that the objects beside pods are in place: it cannot be written before
-//! they are, and if it is lost they are looked at once more. And the controller of Volcano's jobs stores the minimums of
+//! ([`StatusFirst::apply`]) notes in the status that the objects beside pods are in place, or gone: it cannot be written
+//! before they are, and if it is lost they are looked at once more. And the controller of Volcano's jobs stores the minimums of
 //! a new job in its spec, in place of an admission webhook (`vcjob/minimums.rs`): nothing exists for the job by then.
 //!
 //! [`apply`] makes and deletes pods and groups, [`objects`] everything else that a job owns; [`refusals`] are what the API
@@ -113,8 +113,8 @@ pub trait StatusFirst: Send + Sync {
     /// Counts what another status means, once it is written; nothing, unless a controller has something to count.
     fn measure(_before: &Self::Job, _after: &Self::Job, _metrics: &Metrics) {}
 
-    /// Does what is planned. Returns a receipt if the status is to note that objects are in place; then there is
-    /// another plan.
+    /// Does what is planned. Returns a receipt if the status is to note that objects are in place, or gone; then there
+    /// is another plan.
     fn apply(
         &self,
         ctx: &Ctx,

@@ -13,9 +13,12 @@ use ronde_api::names;
 use ronde_runtime::{
     pods::apply::{self as write, Owner},
     runner::Ctx,
-    watch::{Cached, Owned},
+    watch::{Cached, Key, Owned},
 };
 use serde::Serialize;
+
+/// The version of an object, as the server names it.
+pub type Version = String;
 
 /// Returns the API of the objects beside a job.
 pub fn api<K: Owner, J: Owner>(ctx: &Ctx, job: &J) -> Api<K> {
@@ -27,17 +30,29 @@ pub fn is_owned<K: Owner, J: Owner>(job: &J, object: &K) -> bool {
     object.owner_references().iter().any(|owner| job.meta().uid.as_ref() == Some(&owner.uid))
 }
 
-/// Makes an object, or corrects the one that is there if it is the job's.
+/// Makes an object, or corrects the one that is there if it is the job's; returns its version. One that nobody has seen yet
+/// is made without a look first.
 ///
 /// # Errors
 /// If a write fails, or the name is taken by an object that is not the job's.
-pub async fn ensure<K, J>(ctx: &Ctx, job: &J, wanted: &K, correct: impl Fn(&K) -> Option<K>) -> Result<(), kube::Error>
+pub async fn ensure<K, J>(
+    ctx: &Ctx,
+    job: &J,
+    wanted: &K,
+    correct: impl Fn(&K) -> Option<K>,
+) -> Result<Version, kube::Error>
 where
     K: Owner + Serialize,
     Owned<K>: Cached,
     J: Owner,
 {
     let objects: Api<K> = api(ctx, job);
+    if version_of::<K, J>(ctx, job, &wanted.name_any()).is_none() {
+        match objects.create(&PostParams::default(), wanted).await {
+            Err(error) if write::is_taken(&error) => {}
+            made => return Ok(note(ctx, &made?)),
+        }
+    }
     let there = match objects.get_opt(&wanted.name_any()).await? {
         None => objects.create(&PostParams::default(), wanted).await?,
         Some(found) if !is_owned(job, &found) => return Err(taken::<K>(&found.name_any())),
@@ -46,8 +61,7 @@ where
             None => found,
         },
     };
-    note(ctx, &there);
-    Ok(())
+    Ok(note(ctx, &there))
 }
 
 /// Returns an object with our mark, if it is to be written: it is corrected, or has no mark yet.
@@ -58,12 +72,13 @@ pub fn with_mark<K: Owner>(found: &K, corrected: Option<K>) -> Option<K> {
     Some(object)
 }
 
-/// Lets the caches know at once that an object is there.
-pub fn note<K: Owner>(ctx: &Ctx, object: &K)
+/// Lets the caches know at once that an object is there; returns its version.
+pub fn note<K: Owner>(ctx: &Ctx, object: &K) -> Version
 where
     Owned<K>: Cached,
 {
     ctx.caches.assume(Owned::<K> { types: None, metadata: object.meta().clone(), _phantom: PhantomData });
+    object.resource_version().unwrap_or_default()
 }
 
 /// Returns the names of the objects of a kind that a job has, as far as they carry our mark.
@@ -72,6 +87,17 @@ where
     Owned<K>: Cached,
 {
     ctx.caches.controlled_by::<Owned<K>>(job_uid).iter().map(|object| object.name_any()).collect()
+}
+
+/// Returns the version of an object that a job has, as last seen; none if it is not there or does not carry our mark.
+pub fn version_of<K: Owner, J: Owner>(ctx: &Ctx, job: &J, name: &str) -> Option<Version>
+where
+    Owned<K>: Cached,
+{
+    let found = ctx.caches.get::<Owned<K>>(&Key::new(job.namespace().unwrap_or_default(), name));
+    let found =
+        found.filter(|found| found.owner_references().iter().any(|owner| job.uid().as_ref() == Some(&owner.uid)));
+    Some(found?.resource_version().unwrap_or_default())
 }
 
 /// Deletes the object of a name if it is the job's.

@@ -20,7 +20,9 @@ use ronde_runtime::{
     podstatus::node_of,
     watch::{Caches, Key},
 };
-use ronde_scheduler::{Budget, Change, Cluster, GroupId, HyperNodeName, Plan, Policy, Reason, Step, Waiting};
+use ronde_scheduler::{
+    Budget, Change, Cluster, GroupId, HyperNodeName, Plan, Policy, QueueName, Reason, Step, Waiting,
+};
 
 use super::{
     dirty::Mark,
@@ -81,13 +83,15 @@ pub struct State {
     limited: BTreeSet<GroupId>,
     /// Groups whose status, or that of whose pods, may have to be written.
     pub stale: BTreeSet<GroupId>,
-    /// When the sentences of groups were last written.
+    /// When something was last written about a group or its pods.
     pub worded: BTreeMap<GroupId, Timestamp>,
     /// Groups whose status is to be looked at again then.
     pub later: BTreeMap<GroupId, Timestamp>,
     /// When to look what queues use, and when that was last done.
     pub queues_due: Option<Timestamp>,
     pub queues_told: Option<Timestamp>,
+    /// The last queue that was written, if there was no time for all of them.
+    pub queue_told: Option<QueueName>,
     /// How many turns in a row had something fail.
     pub failures: u32,
 }
@@ -116,6 +120,7 @@ impl State {
             later: BTreeMap::new(),
             queues_due: None,
             queues_told: None,
+            queue_told: None,
             failures: 0,
         }
     }

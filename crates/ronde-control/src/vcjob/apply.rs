@@ -1,15 +1,16 @@
 //! Does what is planned for a job. Every write names the very object it means, and may be repeated.
 
+use futures::join;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{ResourceExt as _, api::PostParams};
 use ronde_api::{Job, JobStatus};
-use ronde_runtime::{pods::apply as write, runner::Ctx};
+use ronde_runtime::{pods::apply as write, runner::Ctx, watch::Key};
 
 use super::{
     events,
     member::TRACKING,
-    memory::Memory,
-    objects::{delete_all, ensure_all},
+    memory::{Memory, PLUGIN},
+    objects::{InPlace, delete_all, ensure_all},
     plan::{Objects, VcJobPlan},
     plugins::Plugins,
 };
@@ -18,25 +19,31 @@ use crate::{
     ssh_keys::KeySource,
 };
 
-/// Carries out a plan; returns the receipt of plugins' objects if the status does not have it yet. Pods come after it:
-/// whoever ends the job has to know that there are objects to delete.
+/// Carries out a plan; returns the receipt that plugins' objects are gone, if they are. What pods need is made side by side,
+/// and before them.
 ///
 /// # Errors
 /// If a write fails; the whole plan is made anew then.
-pub async fn apply(ctx: &Ctx, keys: &KeySource, job: &Job, plan: &VcJobPlan) -> Result<Option<JobStatus>, kube::Error> {
+pub async fn apply(
+    ctx: &Ctx,
+    keys: &KeySource,
+    in_place: &InPlace,
+    job: &Job,
+    plan: &VcJobPlan,
+) -> Result<Option<JobStatus>, kube::Error> {
     for command in &plan.forget {
         write::remove(ctx, &**command).await?;
     }
     release_pods(ctx, &plan.release, TRACKING).await?;
     delete_pods(ctx, job, plan.kill.iter().map(|pod| (pod.clone(), None))).await?;
-    apply_group(ctx, job, &plan.group).await?;
-    make_claims(ctx, job, &plan.claims).await?;
-    apply_objects(ctx, keys, job, plan.objects).await?;
-    let receipt = receipt(job, plan.objects);
-    if receipt.is_none() {
-        create_pods(ctx, job, &plan.create).await?;
-    }
-    Ok(receipt)
+    let (group, claims, objects) = join!(
+        apply_group(ctx, job, &plan.group),
+        make_claims(ctx, job, &plan.claims),
+        apply_objects(ctx, keys, in_place, job, plan.objects)
+    );
+    group.and(claims).and(objects)?;
+    create_pods(ctx, job, &plan.create).await?;
+    Ok(receipt(job, plan.objects))
 }
 
 async fn make_claims(ctx: &Ctx, job: &Job, claims: &[PersistentVolumeClaim]) -> Result<(), kube::Error> {
@@ -48,30 +55,37 @@ async fn make_claims(ctx: &Ctx, job: &Job, claims: &[PersistentVolumeClaim]) -> 
     Ok(())
 }
 
-async fn apply_objects(ctx: &Ctx, keys: &KeySource, job: &Job, what: Objects) -> Result<(), kube::Error> {
-    let objects = || Plugins::of_job(job).objects();
+async fn apply_objects(
+    ctx: &Ctx,
+    keys: &KeySource,
+    in_place: &InPlace,
+    job: &Job,
+    what: Objects,
+) -> Result<(), kube::Error> {
     match what {
         Objects::Leave => Ok(()),
         Objects::Ensure => {
-            let done = ensure_all(ctx, keys, job, objects()).await;
-            done.inspect_err(|error| warn(ctx, job, events::PLUGIN_ERROR, error))
+            let done = ensure_all(ctx, keys, job).await;
+            let versions = done.inspect_err(|error| warn(ctx, job, events::PLUGIN_ERROR, error))?;
+            in_place.note(job, versions);
+            Ok(())
         }
-        Objects::Delete => delete_all(ctx, job, objects()).await,
+        Objects::Delete => {
+            in_place.forget(&Key::of(job));
+            delete_all(ctx, job, Plugins::of_job(job).objects()).await
+        }
     }
 }
 
-/// Returns the status that knows of the objects of plugins, if it is another than the job has.
+/// Returns the status that knows that the objects of plugins are gone.
 pub fn receipt(job: &Job, what: Objects) -> Option<JobStatus> {
+    if what != Objects::Delete {
+        return None;
+    }
     let mut status = job.status.clone().unwrap_or_default();
     let mut memory = Memory::read(&status, &job.spec);
-    memory.applied = match what {
-        Objects::Leave => return None,
-        Objects::Ensure => Some(Plugins::of_job(job).fingerprint()),
-        Objects::Delete => None,
-    };
-    if memory.applied.is_none() {
-        status.controlled_resources.retain(|key, _| !key.starts_with("plugin-"));
-    }
+    memory.applied = None;
+    status.controlled_resources.retain(|key, _| !key.starts_with(PLUGIN));
     memory.write(&mut status);
-    Some(status).filter(|status| job.status.as_ref() != Some(status))
+    Some(status)
 }

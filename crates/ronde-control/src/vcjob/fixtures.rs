@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodCondition, PodStatus},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
@@ -23,7 +23,8 @@ use super::{
     decide::decide,
     member::{Member, TRACKING},
     observed::Observed,
-    plan::VcJobPlan,
+    plan::{Objects, VcJobPlan},
+    plugins::Plugins,
 };
 use crate::reconcile::{GroupChange, JobEvent, Step};
 
@@ -51,6 +52,10 @@ pub struct World {
     pub events: Vec<JobEvent>,
     /// All phases, one after the other.
     pub phases: Vec<String>,
+    /// What the process knows of the objects of plugins; lost when it is killed.
+    in_place: Option<String>,
+    /// When it last wrote the status of the job, as far as it knows.
+    pub told: Option<Timestamp>,
     made: usize,
 }
 
@@ -97,6 +102,8 @@ impl World {
             admits: true,
             events: Vec::new(),
             phases: Vec::new(),
+            in_place: None,
+            told: None,
             made: 0,
         }
     }
@@ -116,6 +123,8 @@ impl World {
             faults: self.faults.clone(),
             refusal: self.refusal.clone(),
             has_lost_objects: false,
+            in_place: self.in_place.clone(),
+            told: self.told,
             is_forwarded: false,
         }
     }
@@ -188,12 +197,14 @@ impl World {
         for claim in &plan.claims {
             writes.push(Box::new(|world| world.claims.push(claim.name_any())));
         }
+        if plan.objects == Objects::Ensure {
+            writes.push(Box::new(|world| world.in_place = Some(Plugins::of_job(&world.job).fingerprint())));
+        }
+        for pod in &plan.create {
+            writes.push(Box::new(|world| world.create(pod.clone())));
+        }
         if let Some(receipt) = receipt(&self.job, plan.objects) {
             writes.push(Box::new(move |world| world.job.status = Some(receipt)));
-        } else {
-            for pod in &plan.create {
-                writes.push(Box::new(|world| world.create(pod.clone())));
-            }
         }
         let done = writes.len().min(most);
         writes.into_iter().take(most).for_each(|write| write(self));
@@ -207,7 +218,15 @@ impl World {
         self.group = Some(group);
     }
 
+    /// The process is killed: what it has not written down it does not know any more.
+    pub fn kill(&mut self) {
+        self.in_place = None;
+    }
+
     fn create(&mut self, mut pod: Pod) {
+        let plugins = Plugins::of_job(&self.job);
+        let is_wired = plugins.objects().is_empty() || self.in_place == Some(plugins.fingerprint());
+        assert!(is_wired, "a pod is made before what it needs");
         self.made += 1;
         pod.metadata.uid = Some(format!("p{}", self.made));
         pod.metadata.creation_timestamp = Some(Time(at(self.seconds)));

@@ -12,6 +12,9 @@ use ronde_runtime::indexes::Indexes;
 
 use super::member::Member;
 
+/// What the entry of a plugin that was made for a job begins with, for people to read.
+pub const PLUGIN: &str = "plugin-";
+
 const PREFIX: &str = "ronde.";
 const RESTART: &str = "ronde.restart";
 const RESTART_TASK: &str = "ronde.restart.task.";
@@ -153,7 +156,8 @@ pub struct Memory {
     pub command: Option<String>,
     /// The generation of the job that was last looked at.
     pub generation: Option<i64>,
-    /// Stands for the contents of the objects that plugins have made.
+    /// Stands for the contents of the objects that plugins have made. Written along with the next news: until then whoever
+    /// takes over looks once more.
     pub applied: Option<String>,
     /// The queue that the job has got, if it is not the default one.
     pub queue: Option<String>,

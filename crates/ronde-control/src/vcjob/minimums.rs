@@ -5,11 +5,12 @@
 //! written, and whoever is killed after it finds the spec complete.
 
 use kube::{
-    Api, ResourceExt as _,
-    api::{ApiResource, DynamicObject, PostParams},
+    ResourceExt as _,
+    api::{Patch, PatchParams},
 };
 use ronde_api::Job;
-use ronde_runtime::{refusal::Refusal, runner::Ctx};
+use ronde_runtime::{pods::apply as write, refusal::Refusal, runner::Ctx};
+use serde_json::{Value, json};
 
 /// Stores the minimums of a new job as they are in `full`, the job with all defaults.
 ///
@@ -22,20 +23,16 @@ pub async fn store(ctx: &Ctx, job: &Job, full: &Job) -> Result<Job, kube::Error>
     if !is_new || minimums(job) == (least, tasks.clone()) {
         return Ok(job.clone());
     }
-    // As it is stored: templates may have fields that our types do not know.
-    let kind = ApiResource::erase::<Job>(&());
-    let jobs: Api<DynamicObject> =
-        Api::namespaced_with(ctx.client.clone(), &job.namespace().unwrap_or_default(), &kind);
-    let mut stored = jobs.get(&job.name_any()).await?;
-    stored.metadata.resource_version = job.resource_version();
-    stored.data["spec"]["minAvailable"] = least.into();
-    for (at, least) in tasks.into_iter().enumerate() {
-        stored.data["spec"]["tasks"][at]["minAvailable"] = least.into();
-    }
-    match jobs.replace(&job.name_any(), &PostParams::default(), &stored).await {
+    let set = |path: String, least: Value| json!({"op": "add", "path": path, "value": least});
+    // Of the version that was looked at, and nothing but the minimums: templates may have fields that our types do not know.
+    let of_version = json!({"op": "replace", "path": "/metadata/resourceVersion", "value": job.resource_version()});
+    let of_tasks = tasks.into_iter().enumerate();
+    let of_tasks = of_tasks.map(|(at, least)| set(format!("/spec/tasks/{at}/minAvailable"), json!(least)));
+    let changes = [of_version, set("/spec/minAvailable".to_owned(), json!(least))].into_iter().chain(of_tasks);
+    let patch = Patch::Json::<()>(serde_json::from_value(changes.collect()).map_err(kube::Error::SerdeError)?);
+    let jobs = write::api::<Job>(ctx, &job.namespace().unwrap_or_default());
+    match jobs.patch(&job.name_any(), &PatchParams::default(), &patch).await {
         Ok(written) => {
-            let written = serde_json::to_value(written).and_then(serde_json::from_value::<Job>);
-            let written = written.map_err(kube::Error::SerdeError)?;
             ctx.caches.assume(written.clone());
             Ok(written)
         }

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use ronde_api::{Command, Job, JobPhase, JobSpec, PodGroup, PodGroupPhase, TaskSpec};
 use ronde_runtime::pods::state::PodState;
@@ -30,8 +31,13 @@ pub struct Observed<'a> {
     pub faults: Vec<String>,
     /// Why the API refuses to make something for the job.
     pub refusal: Option<String>,
-    /// One of the objects that its plugins have made is not there any more.
+    /// One of the objects that its plugins ask for is not there.
     pub has_lost_objects: bool,
+    /// Stands for the contents of these objects, if this process has seen them to be as they should and they have not
+    /// changed since.
+    pub in_place: Option<String>,
+    /// When this process last wrote the status of the job.
+    pub told: Option<Timestamp>,
     /// Its queue extends to other clusters.
     pub is_forwarded: bool,
 }

@@ -13,7 +13,7 @@ use ronde_api::{Command, JobPhase, PodGroup};
 use super::{
     depends, group,
     member::Member,
-    memory::Memory,
+    memory::{Memory, PLUGIN},
     observed::{Observed, is_live, is_past_group},
     plugins::Plugins,
     pod, volumes,
@@ -67,13 +67,19 @@ pub fn plan(seen: &Observed<'_>, memory: &Memory, phase: JobPhase) -> VcJobPlan 
         group: group_plan(seen, memory, phase),
         ..VcJobPlan::default()
     };
-    if phase.is_final() && memory.applied.is_some() {
+    if phase.is_final() && has_plugins(seen) {
         plan.objects = Objects::Delete;
     }
     if matches!(phase, JobPhase::Pending | JobPhase::Running) {
         fill(seen, memory, &mut plan);
     }
     plan
+}
+
+/// Tells whether the status says that something was, or was to be, made for plugins.
+fn has_plugins(seen: &Observed<'_>) -> bool {
+    let made = seen.job.status.iter().flat_map(|status| status.controlled_resources.keys());
+    made.into_iter().any(|key| key.starts_with(PLUGIN))
 }
 
 /// Returns the commands that were carried out.
@@ -113,9 +119,10 @@ fn fill(seen: &Observed<'_>, memory: &Memory, plan: &mut VcJobPlan) {
     let plugins = Plugins::of_job(seen.job);
     plan.claims = volumes::missing(seen);
     plan.create = missing_pods(seen, memory, &plugins);
+    let wanted = Some(plugins.fingerprint());
     // Somebody may have deleted or changed what pods find each other by: it is looked at before new ones need it.
-    let is_known = memory.applied.as_ref() == Some(&plugins.fingerprint());
-    if !is_known || seen.has_lost_objects || !plan.create.is_empty() {
+    let is_known = memory.applied == wanted && !seen.has_lost_objects && plan.create.is_empty();
+    if !is_known && seen.in_place != wanted && !plugins.objects().is_empty() {
         plan.objects = Objects::Ensure;
     }
 }

@@ -25,7 +25,7 @@ use ronde_runtime::pods::{disruption::Disruption, time};
 
 use super::{
     changes, events,
-    memory::{Disrupted, Memory, NotedOccasion, Scope},
+    memory::{Disrupted, Memory, NotedOccasion, PLUGIN, Scope},
     observed::{Observed, is_live},
     occurrence::{self, Occurrence},
     plugins::Plugins,
@@ -138,7 +138,7 @@ impl<'a> StatusBuilder<'a> {
     fn claim_resources(&mut self) {
         let plugins = Plugins::of_job(self.seen.job);
         for name in plugins.names() {
-            let known = self.status.controlled_resources.insert(format!("plugin-{name}"), name.to_owned());
+            let known = self.status.controlled_resources.insert(format!("{PLUGIN}{name}"), name.to_owned());
             if known.is_none() {
                 let faults = plugins.faults_of(name);
                 self.events.extend(faults.map(|fault| JobEvent::warning(events::PLUGIN_ERROR, fault)));

@@ -84,6 +84,21 @@ impl Tally {
     }
 }
 
+/// Tells whether a status differs from another one by numbers of pods alone: nothing that is done follows from them.
+pub fn is_recount(before: &JobStatus, after: &JobStatus) -> bool {
+    let uncounted = |status: &JobStatus| JobStatus {
+        pending: 0,
+        running: 0,
+        succeeded: 0,
+        failed: 0,
+        unknown: 0,
+        terminating: 0,
+        task_status_count: BTreeMap::new(),
+        ..status.clone()
+    };
+    uncounted(before) == uncounted(after)
+}
+
 /// Successes are counted from the memory, which outlives their pods.
 fn counted_as(seen: &Observed<'_>, memory: &Memory, member: &Member) -> Option<PodState> {
     let is_counted = member.has_succeeded() && memory.has_succeeded(&member.task, member.index);

@@ -13,6 +13,7 @@ mod objects;
 mod operator;
 mod placement;
 mod preemption;
+mod requests;
 mod restarts;
 mod runner;
 mod volumes;

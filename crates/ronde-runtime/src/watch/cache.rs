@@ -22,11 +22,15 @@ pub(super) struct Cache<K> {
     assumed: BTreeSet<Key>,
     /// The newest version that the watch has delivered.
     seen: u64,
+    /// Takes out of an object what nobody here reads.
+    pub trim: Trim<K>,
 }
+
+pub type Trim<K> = fn(&mut K);
 
 impl<K> Default for Cache<K> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), by_owner: BTreeMap::new(), assumed: BTreeSet::new(), seen: 0 }
+        Self { objects: BTreeMap::new(), by_owner: BTreeMap::new(), assumed: BTreeSet::new(), seen: 0, trim: |_| {} }
     }
 }
 
@@ -105,7 +109,8 @@ impl<K: Cached> Cache<K> {
         if version == 0 || is_same || !is_news {
             return None;
         }
-        object.meta_mut().managed_fields = None;
+        without_managers(&mut object);
+        (self.trim)(&mut object);
         self.assumed.insert(key.clone());
         self.put(key, object)
     }
@@ -142,6 +147,11 @@ impl<K: Cached> Cache<K> {
         }
         Some(old)
     }
+}
+
+/// Who has set which field is nobody's business here, and larger than many an object.
+pub(super) fn without_managers<K: Cached>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
 }
 
 fn change<K: Cached>(old: Option<&Arc<K>>, new: Option<&Arc<K>>) -> Option<Change> {

@@ -14,7 +14,11 @@ use kube::{
 use parking_lot::RwLock;
 use tokio::time::{Instant, error::Elapsed, sleep, timeout};
 
-use super::{Cached, Caches, ListNotes, cache::Cache, kind_name};
+use super::{
+    Cached, Caches, ListNotes,
+    cache::{Cache, Trim, without_managers},
+    kind_name,
+};
 use crate::{
     causes::Causes,
     telemetry::{
@@ -88,12 +92,13 @@ impl<K: Cached> ListWatch<K> {
 
     async fn list(&mut self) -> Result<(), Error> {
         self.cache().write().begin_list();
+        let trim = self.cache().read().trim;
         let mut objects = Vec::new();
         let mut params = ListParams::default().limit(PAGE);
         params.label_selector = self.selector();
         let version = loop {
             let page = timeout(ANSWER_MAX, self.api.list(&params)).await.map_err(too_late)??;
-            objects.extend(page.items.into_iter().map(without_managers));
+            objects.extend(page.items.into_iter().map(|object| trimmed(object, trim)));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
                 None => break page.metadata.resource_version.filter(|version| !version.is_empty()),
@@ -131,7 +136,7 @@ impl<K: Cached> ListWatch<K> {
     fn hear(&mut self, event: WatchEvent<K>) -> Result<(), Error> {
         let (version, change) = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                let object = without_managers(object);
+                let object = trimmed(object, self.cache().read().trim);
                 (object.meta().resource_version.clone(), self.cache().write().apply(object))
             }
             WatchEvent::Deleted(object) => {
@@ -166,7 +171,9 @@ fn too_late(elapsed: Elapsed) -> Error {
     Error::Service(elapsed.into())
 }
 
-fn without_managers<K: Cached>(mut object: K) -> K {
-    object.meta_mut().managed_fields = None;
+/// Returns what is kept of an object.
+fn trimmed<K: Cached>(mut object: K, trim: Trim<K>) -> K {
+    without_managers(&mut object);
+    trim(&mut object);
     object
 }

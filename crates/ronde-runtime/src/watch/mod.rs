@@ -24,7 +24,10 @@ use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use self::{cache::Cache, list_watch::list_watch};
+use self::{
+    cache::{Cache, Trim},
+    list_watch::list_watch,
+};
 use crate::telemetry::Telemetry;
 
 /// What a kind must be to be watched; every built-in and derived custom kind is.
@@ -223,6 +226,15 @@ impl Kinds {
         Owned<K>: Cached,
     {
         self.add_selected::<Owned<K>>(labels)
+    }
+
+    /// Keeps less of the objects of a kind that is there: what is taken out is seen by none of the controllers.
+    pub fn trim<K: Cached>(&mut self, trim: Trim<K>) -> &mut Self {
+        let cache = self.caches.get_mut(&TypeId::of::<K>()).and_then(|cache| cache.downcast_mut::<RwLock<Cache<K>>>());
+        if let Some(cache) = cache {
+            cache.get_mut().trim = trim;
+        }
+        self
     }
 
     fn add_selected<K: Cached>(&mut self, labels: &'static str) -> &mut Self {

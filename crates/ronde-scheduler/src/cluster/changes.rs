@@ -49,8 +49,9 @@ impl Cluster {
             && (old.node == pod.node || (old.node.is_none() && self.is_at(state.node, pod.node.as_ref())));
         if is_same {
             let group = state.group;
+            let spec = self.classes.get(state.class).spec.clone();
             self.count(slot, -1);
-            self.pods.get_mut(slot).pod = pod.clone();
+            self.pods.get_mut(slot).pod = Pod { spec, ..pod.clone() };
             self.count(slot, 1);
             self.reopen(group);
         }
@@ -68,9 +69,11 @@ impl Cluster {
         Planned { node, is_evicted: state.is_evicted }
     }
 
-    fn attach(&mut self, pod: Pod, planned: Planned) {
+    fn attach(&mut self, mut pod: Pod, planned: Planned) {
         let group = self.groups.slot(&pod.group);
         let class = self.classes.join(&pod.spec, &mut self.resources, self.policy.packs);
+        // One spec for all pods of a class.
+        pod.spec = self.classes.get(class).spec.clone();
         let node = pod.node.clone().or(planned.node).map(|name| self.nodes.slot(&name));
         let claim = pod.nominated.clone().filter(|_| node.is_none());
         let is_protected = self.policy.protected_namespaces.iter().any(|name| name == pod.id.namespace());

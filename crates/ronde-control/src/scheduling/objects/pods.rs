@@ -29,7 +29,7 @@ use crate::{membership::Membership, scheduling::status::pods::SCHEDULED};
 /// Pods of this priority and above keep the cluster itself running.
 const CRITICAL: i32 = 2_000_000_000;
 /// The annotation of a pod that a node has by itself.
-const MIRROR: &str = "kubernetes.io/config.mirror";
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Returns the name of a pod for the scheduler.
 pub fn id(pod: &K8sPod) -> PodId {

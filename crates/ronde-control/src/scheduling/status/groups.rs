@@ -72,6 +72,12 @@ pub fn is_rewording(group: &PodGroup, next: &PodGroupStatus) -> bool {
         && next.conditions.iter().all(|condition| has_condition(group, condition))
 }
 
+/// Tells whether a status differs from that of the group by its numbers alone.
+pub fn is_recount(group: &PodGroup, next: &PodGroupStatus) -> bool {
+    let before = group.status.as_ref();
+    before.is_some_and(|before| before.phase == next.phase && before.conditions == next.conditions)
+}
+
 /// The pods of a group, counted.
 #[derive(Debug, Default)]
 struct Tally {

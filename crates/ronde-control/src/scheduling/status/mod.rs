@@ -26,8 +26,8 @@ use ronde_runtime::{
     runner::{Ctx, in_time},
     watch::Key,
 };
-use ronde_scheduler::GroupId;
-use serde_json::json;
+use ronde_scheduler::{GroupId, QueueName, QueueUsage};
+use serde_json::{Value, json};
 
 use super::{apply, state::State};
 
@@ -38,8 +38,12 @@ const TURN_MAX: usize = 256;
 /// How long a sentence stays as it is while only its numbers change: at least, and for each pod of the group.
 const WORDING_LEAST: SignedDuration = SignedDuration::from_secs(5);
 const WORDING_PER_POD: SignedDuration = SignedDuration::from_millis(100);
+/// How often the pods of a group are counted anew while nothing else changes.
+const RECOUNT_EVERY: SignedDuration = SignedDuration::from_millis(500);
 /// How often the use of queues is written at most.
 const QUEUES_EVERY: SignedDuration = SignedDuration::from_secs(1);
+/// How many of them are written each time: with a thousand queues, pods would otherwise wait for a second of such writes.
+const QUEUES_MAX: usize = 64;
 
 /// Something to be written.
 enum Write {
@@ -51,6 +55,8 @@ enum Write {
 #[derive(Default)]
 struct Writes {
     news: Vec<Write>,
+    /// Only the numbers of pods are others.
+    recounts: Vec<Write>,
     /// Only the numbers of a sentence are others.
     rewordings: Vec<Write>,
     /// When to look again.
@@ -83,17 +89,18 @@ pub async fn write_stale(ctx: &Ctx, state: &mut State) -> bool {
 /// Returns what is to be written about a group now, and notes when to look at the rest.
 fn writes_now(ctx: &Ctx, state: &mut State, id: &GroupId, now: Timestamp) -> Vec<Write> {
     let members = state.pods(&ctx.caches, id);
-    let Writes { mut news, mut rewordings, later } = writes(ctx, state, id, &members, now);
-    if let Some(later) = later {
-        state.later.insert(id.clone(), later);
-    }
+    let Writes { mut news, recounts, rewordings, mut later } = writes(ctx, state, id, &members, now);
     let pods = i32::try_from(members.len()).unwrap_or(i32::MAX);
     let pause = WORDING_LEAST.max(WORDING_PER_POD.saturating_mul(pods));
-    let next = state.worded.get(id).map_or(now, |last| *last + pause);
-    if rewordings.is_empty() || next <= now {
-        news.append(&mut rewordings);
-    } else {
-        state.later.insert(id.clone(), next);
+    let last = state.worded.get(id).copied();
+    for (mut list, pause) in [(recounts, RECOUNT_EVERY), (rewordings, pause)] {
+        match last.map(|last| last + pause).filter(|next| *next > now && !list.is_empty()) {
+            Some(next) => later = later.into_iter().chain([next]).min(),
+            None => news.append(&mut list),
+        }
+    }
+    if let Some(later) = later {
+        state.later.insert(id.clone(), later);
     }
     if !news.is_empty() {
         state.worded.insert(id.clone(), now);
@@ -108,7 +115,13 @@ fn writes(ctx: &Ctx, state: &State, id: &GroupId, members: &[Arc<Pod>], now: Tim
     writes.later = state.wait_later(id, now);
     if let Some(group) = &group {
         let next = groups::next_status(&groups::GroupFacts { group, pods: members, wait, is_admitted: false, now });
-        let list = if groups::is_rewording(group, &next) { &mut writes.rewordings } else { &mut writes.news };
+        let list = if groups::is_recount(group, &next) {
+            &mut writes.recounts
+        } else if groups::is_rewording(group, &next) {
+            &mut writes.rewordings
+        } else {
+            &mut writes.news
+        };
         if group.status.as_ref() != Some(&next) {
             list.push(Write::Group(group.clone(), next));
         }
@@ -177,24 +190,43 @@ pub async fn write_queues(ctx: &Ctx, state: &mut State) -> bool {
     }
     state.queues_due = None;
     state.queues_told = Some(now);
-    let mut went_well = true;
-    for (name, usage) in state.cluster.queues() {
-        let Some(queue) = ctx.caches.get::<Queue>(&Key::new("", name.as_str())) else { continue };
-        let Some(change) = queues::change(&queue, &usage.allocated) else { continue };
-        let queues: Api<Queue> = Api::all(ctx.client.clone());
-        let (params, patch) = (PatchParams::default(), Patch::Merge(change));
-        match in_time(queues.patch_status(name.as_str(), &params, &patch)).await {
-            Ok(written) => ctx.caches.assume(written),
-            Err(error) => {
-                tracing::debug!(error = %Causes(&error), queue = %name, "cannot write what a queue uses");
-                went_well = false;
-            }
-        }
-    }
-    if !went_well {
+    let mut changes = queue_changes(ctx, state);
+    // Who was written last comes last: every one has its turn.
+    let behind = changes.partition_point(|(name, _)| state.queue_told.as_ref().is_some_and(|told| name <= told));
+    changes.rotate_left(behind);
+    let has_more = changes.len() > QUEUES_MAX;
+    changes.truncate(QUEUES_MAX);
+    state.queue_told = changes.last().filter(|_| has_more).map(|(name, _)| name.clone());
+    let written = stream::iter(changes).map(async |(name, change)| write_queue(ctx, &name, change).await);
+    let went_well = written.buffer_unordered(WRITES_MAX).fold(true, async |well, is_done| well && is_done).await;
+    if has_more || !went_well {
         state.queues_due = Some(now + QUEUES_EVERY);
     }
     went_well
+}
+
+/// Returns what is to be written about queues, in the order of their names.
+fn queue_changes(ctx: &Ctx, state: &State) -> Vec<(QueueName, Value)> {
+    let change = |(name, usage): (QueueName, QueueUsage)| {
+        let queue = ctx.caches.get::<Queue>(&Key::new("", name.as_str()))?;
+        queues::change(&queue, &usage.allocated).map(|change| (name, change))
+    };
+    let mut changes: Vec<_> = state.cluster.queues().into_iter().filter_map(change).collect();
+    changes.sort_by(|a, b| a.0.cmp(&b.0));
+    changes
+}
+
+async fn write_queue(ctx: &Ctx, name: &QueueName, change: Value) -> bool {
+    let queues: Api<Queue> = Api::all(ctx.client.clone());
+    let (params, patch) = (PatchParams::default(), Patch::Merge(change));
+    match in_time(queues.patch_status(name.as_str(), &params, &patch)).await {
+        Ok(written) => ctx.caches.assume(written),
+        Err(error) => {
+            tracing::debug!(error = %Causes(&error), queue = %name, "cannot write what a queue uses");
+            return false;
+        }
+    }
+    true
 }
 
 /// Notes that queues may use something else now.

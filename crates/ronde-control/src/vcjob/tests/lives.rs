@@ -2,6 +2,7 @@
 
 use kube::ResourceExt as _;
 use ronde_api::JobPhase;
+use ronde_sim::pods::at;
 use serde_json::{Value, json};
 
 use crate::vcjob::{
@@ -71,6 +72,22 @@ fn counters_stay_right_after_the_end() {
     assert_eq!(counters(&world), "succeeded 1, failed 1");
     let shown = serde_json::to_value(world.status().task_status_count).unwrap();
     assert_eq!(shown, json!({"w": {"phase": {"Failed": 1, "Succeeded": 1}}}));
+}
+
+#[test]
+fn numbers_alone_wait_for_half_a_second() {
+    let mut world = play(json!({"minAvailable": 1, "tasks": [task("w", 3, json!({"minAvailable": 1}))]}), "run:w-0");
+    assert_eq!(counters(&world), "pending 2, running 1");
+    world.told = Some(at(world.seconds));
+    world.happen("run:w-1");
+    let wait = world.look_again().expect("a time");
+    assert!(wait.is_positive() && wait.as_millis() <= 500, "{wait}");
+    assert_eq!(counters(&world), "pending 2, running 1", "nothing is written yet");
+    world.play("wait:1");
+    assert_eq!(counters(&world), "pending 1, running 2");
+    world.told = Some(at(world.seconds));
+    world.play("ok:w-0");
+    assert_eq!(counters(&world), "pending 1, running 1, succeeded 1", "what is remembered is written at once");
 }
 
 #[test]

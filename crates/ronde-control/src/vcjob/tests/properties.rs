@@ -88,6 +88,7 @@ fn happen(world: &mut World, act: Act) {
             if let Some(plan) = world.step() {
                 world.carry_out(&plan, writes);
             }
+            world.kill();
         }
         Act::Settle => world.work(),
         Act::Command(action) => world.command(action),
@@ -114,6 +115,9 @@ fn work_until_killed(world: &mut World, fuse: &mut usize) {
         };
         let is_killed = *fuse > 0 && plan.writes() >= *fuse;
         let done = world.carry_out(&plan, if is_killed { *fuse - 1 } else { usize::MAX });
+        if is_killed {
+            world.kill();
+        }
         *fuse = if is_killed { 0 } else { fuse.saturating_sub(done) };
         if done == 0 && !is_killed {
             return;
