@@ -22,11 +22,19 @@ pub(super) struct Cache<K> {
     assumed: BTreeSet<Key>,
     /// The newest version that the watch has delivered.
     seen: u64,
+    /// The server has listed them.
+    pub is_served: bool,
 }
 
 impl<K> Default for Cache<K> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), by_owner: BTreeMap::new(), assumed: BTreeSet::new(), seen: 0 }
+        Self {
+            objects: BTreeMap::new(),
+            by_owner: BTreeMap::new(),
+            assumed: BTreeSet::new(),
+            seen: 0,
+            is_served: false,
+        }
     }
 }
 
