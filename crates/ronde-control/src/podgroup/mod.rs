@@ -1,7 +1,8 @@
 //! Groups for plain pods: a pod that asks for our scheduler and belongs to no group gets one.
 //!
 //! [`plan`] says what the group is; this file finds the owner of the pod, makes the group and ties the pod to it. Pods
-//! of Volcano's jobs have theirs already.
+//! of Volcano's jobs have theirs already. One that names a PodGroup of Kubernetes is tied to the group of that name, which
+//! `native_group/` makes.
 
 pub mod plan;
 #[cfg(test)]
@@ -23,7 +24,7 @@ use ronde_runtime::{
 use serde_json::json;
 
 use self::plan::{build, needs_group};
-use crate::membership::Schedulers;
+use crate::{membership::Schedulers, native};
 
 /// The controller of groups for plain pods.
 #[derive(Debug, Clone)]
@@ -36,6 +37,7 @@ impl Controller for PodGroups {
     const NAME: &'static str = "vc-podgroup-controller";
 
     fn kinds(&self, kinds: &mut Kinds) {
+        native::kinds(kinds);
         kinds.add::<Pod>().add::<PodGroup>();
     }
 
@@ -51,6 +53,10 @@ impl Controller for PodGroups {
         let Some(pod) = ctx.caches.get::<Pod>(key).filter(|pod| needs_group(pod, &self.schedulers)) else {
             return Ok(None);
         };
+        if let Some(native) = native::group_of_pod(ctx, &pod).await? {
+            join(ctx, &pod, &native).await?;
+            return Ok(None);
+        }
         let name = plan::name(&pod);
         if ctx.caches.get::<PodGroup>(&Key::new(&key.namespace, &name)).is_none() {
             let group = build(&pod, owner_of(ctx, &pod).await.as_ref());
