@@ -222,6 +222,19 @@ pub fn launcher_rules(job: &str, workers: &BTreeSet<String>) -> Vec<PolicyRule> 
     [look, hosts].into_iter().chain(enter).collect()
 }
 
+fn binding(job: &TrainingJob) -> RoleBinding {
+    let name = names::launcher(&job.name_any());
+    let subject = Subject {
+        kind: "ServiceAccount".to_owned(),
+        name: name.clone(),
+        namespace: job.namespace(),
+        ..Subject::default()
+    };
+    let role =
+        RoleRef { api_group: "rbac.authorization.k8s.io".to_owned(), kind: "Role".to_owned(), name: name.clone() };
+    RoleBinding { metadata: meta(job, name), role_ref: role, subjects: Some(vec![subject]) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,17 +250,4 @@ mod tests {
         assert_eq!(entered(&["j-worker-0", "j-worker-2"]), ["j-worker-0 j-worker-2"]);
         assert!(entered(&[]).is_empty(), "no names would mean all pods");
     }
-}
-
-fn binding(job: &TrainingJob) -> RoleBinding {
-    let name = names::launcher(&job.name_any());
-    let subject = Subject {
-        kind: "ServiceAccount".to_owned(),
-        name: name.clone(),
-        namespace: job.namespace(),
-        ..Subject::default()
-    };
-    let role =
-        RoleRef { api_group: "rbac.authorization.k8s.io".to_owned(), kind: "Role".to_owned(), name: name.clone() };
-    RoleBinding { metadata: meta(job, name), role_ref: role, subjects: Some(vec![subject]) }
 }
