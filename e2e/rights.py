@@ -20,6 +20,9 @@ RESERVES = {
     ("update", "batch.volcano.sh", "jobs/finalizers"): "for what jobs own",
     ("update", "flow.volcano.sh", "jobflows/finalizers"): "for the jobs of flows",
     ("update", "kai.alibabacloud.com", "trainingjobs/finalizers"): "for what training jobs own",
+    # Only a cluster that serves the kind is asked for more than a list.
+    ("watch", "scheduling.k8s.io", "podgroups"): "PodGroups of Kubernetes itself",
+    ("patch", "scheduling.k8s.io", "podgroups/status"): "PodGroups of Kubernetes itself",
     # After a lost race an object is looked at once more.
     ("get", "", "pods"): "after a conflict",
     ("get", "bus.volcano.sh", "commands"): "after a conflict",

@@ -62,6 +62,11 @@ pub const GROUP_MIN_MEMBER: &str = "scheduling.volcano.sh/group-min-member";
 /// On plain pods: the network topology of the group they get.
 pub const NETWORK_TOPOLOGY_MODE: &str = "volcano.sh/network-topology-mode";
 pub const NETWORK_TOPOLOGY_HIGHEST_TIER: &str = "volcano.sh/network-topology-highest-tier";
+/// On a PodGroup: the label of nodes that all its pods must have the same value of.
+pub const TOPOLOGY_KEY: &str = "ronde.dev/topology-key";
+/// On a PodGroup: `all` if its pods are evicted together or not at all.
+pub const DISRUPTION_MODE: &str = "ronde.dev/disruption-mode";
+pub const DISRUPTION_ALL: &str = "all";
 
 /// The label of what we make for jobs beside pods and groups, and who has made it.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";

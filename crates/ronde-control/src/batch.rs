@@ -9,6 +9,8 @@ use crate::{
     cronjob::CronJobs,
     elastic::{Elastic, pod::AgentSettings},
     jobflow::{JobFlows, probe::PodDialer},
+    native::{V1Alpha2, V1Beta1},
+    native_group::NativeGroups,
     podgroup::PodGroups,
     scheduling::Scheduler,
     ssh_keys::KeySource,
@@ -39,5 +41,7 @@ pub fn add_controllers(runner: &mut Runner, surroundings: Surroundings, schedule
     let groups = PodGroups { schedulers: scheduler.schedulers.clone() };
     runner.add(Elastic::new(keys.clone(), agent)).add(Orphans::<Elastic>::default());
     runner.add(VcJobs::new(keys)).add(Orphans::<VcJobs>::default()).add(groups).add(VcQueues);
+    runner.add(NativeGroups::<V1Alpha2>::new(scheduler.schedulers.clone()));
+    runner.add(NativeGroups::<V1Beta1>::new(scheduler.schedulers.clone()));
     runner.add(JobFlows::new(dialer)).add(CronJobs::default());
 }

@@ -11,7 +11,7 @@
 //! the same shape: `decide.rs` lists the steps of a status in the making (`status_builder.rs`, `losses.rs`, `scaling.rs`),
 //! `plan.rs` and `scaler_status.rs` say what follows, `pod.rs` and `files.rs` are the contract with agents and launchers,
 //! `capacity.rs` looks at nodes and other gangs, `reclaim.rs` at what those need of a job in auto mode. `podgroup/` gives
-//! plain pods a group, `vcqueue/` opens and closes queues, `jobflow/` makes the jobs of flows, one after another, and
+//! plain pods a group, `native_group/` those of Kubernetes' own PodGroups (`native.rs` has their shape), `vcqueue/` opens and closes queues, `jobflow/` makes the jobs of flows, one after another, and
 //! `cronjob/` those of schedules.
 //! `scheduling/` is the shell of the scheduler: `dirty.rs` notes
 //! what changes, `objects/` says it in the scheduler's words, `apply.rs` carries out plans, `status/` tells users.
@@ -24,6 +24,8 @@ pub mod install;
 pub mod jobflow;
 pub mod membership;
 pub mod metrics;
+pub mod native;
+pub mod native_group;
 pub mod node_shutdown;
 pub mod operator;
 pub mod podgroup;

@@ -193,10 +193,27 @@ pub async fn runner(options: &Options, client: Client, waits_for: impl Fn(&[Stri
     Ok(runner)
 }
 
-/// Tells whether a server that cannot do something now may do so soon.
+/// Tells whether a server that cannot do something now may do so soon. It has answered the question about the lease: a token
+/// that it does not know now has run out, and will be renewed.
 fn is_temporary(error: &kube::Error) -> bool {
     match error {
-        kube::Error::Api(status) => status.code >= 500 || status.code == 429,
+        kube::Error::Api(status) => status.code >= 500 || matches!(status.code, 401 | 429),
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn what_passes_is_waited_for() {
+        let is_waited_for =
+            |code: u16| is_temporary(&kube::Error::Api(Status::failure("no", "").with_code(code).boxed()));
+        let waited_for: Vec<u16> =
+            [400, 401, 403, 404, 422, 429, 500, 503, 504].into_iter().filter(|code| is_waited_for(*code)).collect();
+        assert_eq!(waited_for, [401, 429, 500, 503, 504]);
     }
 }

@@ -45,7 +45,7 @@ pub use crate::{
     model::{
         amounts::{Amounts, CPU, MEMORY, PODS, ResourceName, quantity},
         budget::Budget,
-        group::{Group, Strictness, SubGroups, Topology},
+        group::{Group, Strictness, SubGroups, Topology, Within},
         ids::{GroupId, HyperNodeName, NodeName, PodId, QueueName, Time},
         node::{Effect, HyperNode, Node, Taint},
         pod::{HostPort, NodeAffinity, Phase, Pod, PodAffinityTerm, PodSpec, Spread, Toleration, Volumes, Weighted},

@@ -35,26 +35,32 @@ const SSH_CONFIG: &str = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null
 const SSH_PORT: i32 = 22;
 const SECRET_BYTES: usize = 32;
 
-/// Makes everything as it should be: what pods mount first, then the host list, then the names of workers.
+/// Makes everything as it should be: what pods mount first, then the rights to enter workers, the host list that names
+/// them to the launcher, and the names of workers.
 ///
 /// # Errors
 /// If a write fails, or a name is taken by an object that is not the job's.
 pub async fn apply(ctx: &Ctx, keys: &KeySource, job: &TrainingJob, wanted: &Objects) -> Result<(), kube::Error> {
     ensure_secret(ctx, keys, job).await?;
+    ensure_rights(ctx, job, &wanted.services).await?;
     let config = config(job, &wanted.files);
     let correct = |found: &ConfigMap| {
         (found.data != config.data).then(|| ConfigMap { data: config.data.clone(), ..found.clone() })
     };
     ensure(ctx, job, &config, correct).await?;
+    ensure_services(ctx, job, &wanted.services).await
+}
+
+async fn ensure_rights(ctx: &Ctx, job: &TrainingJob, workers: &BTreeSet<String>) -> Result<(), kube::Error> {
     ensure(ctx, job, &account(job), |_: &ServiceAccount| None).await?;
-    let role = role(job);
+    let role = role(job, workers);
     // That of et-operator has a resource that no cluster has, and nobody may give away a right to it.
     let correct = |found: &Role| {
         (!is_marked(found) && found.rules != role.rules).then(|| Role { rules: role.rules.clone(), ..found.clone() })
     };
     ensure(ctx, job, &role, correct).await?;
     ensure(ctx, job, &binding(job), |_: &RoleBinding| None).await?;
-    ensure_services(ctx, job, &wanted.services).await
+    Ok(())
 }
 
 async fn ensure_services(ctx: &Ctx, job: &TrainingJob, wanted: &BTreeSet<String>) -> Result<(), kube::Error> {
@@ -196,25 +202,25 @@ fn account(job: &TrainingJob) -> ServiceAccount {
     ServiceAccount { metadata: meta(job, names::launcher(&job.name_any())), ..ServiceAccount::default() }
 }
 
-fn role(job: &TrainingJob) -> Role {
-    let rules = launcher_rules(&job.name_any());
+fn role(job: &TrainingJob, workers: &BTreeSet<String>) -> Role {
+    let rules = launcher_rules(&job.name_any(), workers);
     Role { metadata: meta(job, names::launcher(&job.name_any())), rules: Some(rules) }
 }
 
-/// Returns what the launcher of a job may do in its namespace.
-pub fn launcher_rules(job: &str) -> Vec<PolicyRule> {
-    let rule = |resource: &str, verbs: &[&str], object: Option<String>| PolicyRule {
+/// Returns what the launcher of a job may do in its namespace: enter the job's own workers and nothing else.
+pub fn launcher_rules(job: &str, workers: &BTreeSet<String>) -> Vec<PolicyRule> {
+    let rule = |resource: &str, verbs: &[&str], objects: Vec<String>| PolicyRule {
         api_groups: Some(vec![String::new()]),
         resources: Some(vec![resource.to_owned()]),
-        resource_names: object.map(|object| vec![object]),
+        resource_names: Some(objects).filter(|objects| !objects.is_empty()),
         verbs: verbs.iter().map(|&verb| verb.to_owned()).collect(),
         ..PolicyRule::default()
     };
-    vec![
-        rule("pods", &["get", "list", "watch"], None),
-        rule("pods/exec", &["create"], None),
-        rule("configmaps", &["get"], Some(names::config(job))),
-    ]
+    // A rule that names no object would be about all of them.
+    let enter = (!workers.is_empty()).then(|| rule("pods/exec", &["create"], workers.iter().cloned().collect()));
+    let look = rule("pods", &["get", "list", "watch"], Vec::new());
+    let hosts = rule("configmaps", &["get"], vec![names::config(job)]);
+    [look, hosts].into_iter().chain(enter).collect()
 }
 
 fn binding(job: &TrainingJob) -> RoleBinding {
@@ -228,4 +234,21 @@ fn binding(job: &TrainingJob) -> RoleBinding {
     let role =
         RoleRef { api_group: "rbac.authorization.k8s.io".to_owned(), kind: "Role".to_owned(), name: name.clone() };
     RoleBinding { metadata: meta(job, name), role_ref: role, subjects: Some(vec![subject]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launcher_enters_its_own_workers_only() {
+        let entered = |workers: &[&str]| {
+            let workers = workers.iter().map(|&worker| worker.to_owned()).collect();
+            let rules = launcher_rules("j", &workers).into_iter();
+            let entering = rules.filter(|rule| rule.resources.iter().flatten().any(|it| it == "pods/exec"));
+            entering.map(|rule| rule.resource_names.unwrap_or_default().join(" ")).collect::<Vec<_>>()
+        };
+        assert_eq!(entered(&["j-worker-0", "j-worker-2"]), ["j-worker-0 j-worker-2"]);
+        assert!(entered(&[]).is_empty(), "no names would mean all pods");
+    }
 }

@@ -1,7 +1,8 @@
 //! Groups for plain pods: a pod that asks for our scheduler and belongs to no group gets one.
 //!
 //! [`plan`] says what the group is; this file finds the owner of the pod, makes the group and ties the pod to it. Pods
-//! of Volcano's jobs have theirs already.
+//! of Volcano's jobs have theirs already. One that names a PodGroup of Kubernetes is tied to the group of that name, which
+//! `native_group/` makes.
 
 pub mod plan;
 #[cfg(test)]
@@ -23,7 +24,7 @@ use ronde_runtime::{
 use serde_json::json;
 
 use self::plan::{build, needs_group};
-use crate::membership::Schedulers;
+use crate::{membership::Schedulers, native};
 
 /// The reason of events about annotations that mean nothing.
 const INVALID_ANNOTATION: &str = "InvalidAnnotation";
@@ -39,6 +40,7 @@ impl Controller for PodGroups {
     const NAME: &'static str = "vc-podgroup-controller";
 
     fn kinds(&self, kinds: &mut Kinds) {
+        native::kinds(kinds);
         kinds.add::<Pod>().add::<PodGroup>();
     }
 
@@ -57,6 +59,10 @@ impl Controller for PodGroups {
         // Where admission has not refused them, people are told of them.
         for fault in budget::validate(pod.annotations()) {
             ctx.events.warning(&*pod, INVALID_ANNOTATION, fault.to_string());
+        }
+        if let Some(native) = native::group_of_pod(ctx, &pod).await? {
+            join(ctx, &pod, &native).await?;
+            return Ok(None);
         }
         let name = plan::name(&pod);
         if ctx.caches.get::<PodGroup>(&Key::new(&key.namespace, &name)).is_none() {

@@ -1,8 +1,17 @@
 //! Volcano's jobs with the real scheduler: what neither of the two shows alone.
 
-use std::time::Duration;
+use std::{
+    future::ready,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
-use k8s_openapi::api::core::v1::Pod;
+use futures::FutureExt as _;
+use http::Method;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{
     ResourceExt as _,
     api::{Patch, PatchParams},
@@ -13,7 +22,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::{
-    cluster::{Cluster, Running, create, delete, names as names_of, within},
+    cluster::{Before, Cluster, Running, create, delete, names as names_of, patch, within},
     kubelet,
 };
 
@@ -30,15 +39,25 @@ struct Stage {
 impl Stage {
     async fn start() -> anyhow::Result<Self> {
         let cluster = Cluster::start().await?;
-        let node = kubelet::start(&cluster, "n1", json!({"cpu": "4"})).await?;
         let running = cluster.control().await?;
+        let stage = Self::submit(cluster, running).await?;
+        stage.becomes("Running 3 0").await?;
+        Ok(stage)
+    }
+
+    async fn submit(cluster: Cluster, running: Running) -> anyhow::Result<Self> {
+        let node = kubelet::start(&cluster, "n1", json!({"cpu": "4"})).await?;
         let container = json!({"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}});
         let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
         let task = json!({"name": "w", "replicas": 3, "template": template});
         create(&cluster.api::<Job>(), json!({"metadata": {"name": "lm"}, "spec": {"tasks": [task]}})).await?;
-        let stage = Self { cluster, running, node };
-        stage.becomes("Running 3 0").await?;
-        Ok(stage)
+        Ok(Self { cluster, running, node })
+    }
+
+    async fn level(cluster: &Cluster, level: &str) -> anyhow::Result<()> {
+        let label = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}});
+        patch(&cluster.all::<Namespace>(), "default", label).await?;
+        Ok(())
     }
 
     /// Waits for a phase and numbers of running and succeeded pods.
@@ -120,6 +139,34 @@ async fn a_job_is_resumed_although_a_worker_has_succeeded_and_is_gone() -> anyho
     let spec = stage.cluster.api::<PodGroup>().get(&group).await?.spec;
     let asked = spec.min_resources.and_then(|amounts| amounts.get("cpu").map(|cpu| cpu.0.clone()));
     assert_eq!((spec.min_member, spec.min_task_member.get("w"), asked.as_deref()), (2, Some(&2), Some("2")));
+    stage.end().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_are_refused_are_asked_for_once_a_minute_and_come_when_they_may() -> anyhow::Result<()> {
+    let cluster = Cluster::start().await?;
+    Stage::level(&cluster, "restricted").await?;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = asked.clone();
+    let before: Before = Arc::new(move |method, path| {
+        counter.fetch_add(usize::from(method == Method::POST && path.ends_with("/pods")), Ordering::Relaxed);
+        ready(()).boxed()
+    });
+    let running = cluster.control_with(before).await?;
+    let stage = Stage::submit(cluster, running).await?;
+    stage.becomes("Pending 0 0").await?;
+    tokio::time::sleep(Duration::from_secs(20 * 60)).await;
+    // Twice as long after each refusal, from 5 ms to a minute: 14 of them in the first.
+    let count = asked.load(Ordering::Relaxed);
+    assert!((20..=20 + 20).contains(&count), "{count} times in twenty minutes");
+    let status = stage.cluster.api::<Job>().get("lm").await?.status.unwrap_or_default();
+    assert!(status.state.message.contains("violates PodSecurity"), "{}", status.state.message);
+    let events = stage.cluster.events("lm").await?;
+    assert_eq!(events.iter().filter(|event| event.contains("FailedCreate")).count(), 1, "{events:?}");
+    Stage::level(&stage.cluster, "baseline").await?;
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    stage.becomes("Running 3 0").await?;
     stage.end().await;
     Ok(())
 }

@@ -8,6 +8,7 @@ mod endpoints;
 mod gangs;
 mod jobs;
 mod kubelet;
+mod native_groups;
 mod nodes;
 mod objects;
 mod operator;

@@ -1,6 +1,12 @@
 //! What is asked of a server whose watches break, expire or end at once.
 
-use std::{convert::Infallible, future::ready, io, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::{pending, ready},
+    io,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{Stream, StreamExt as _, stream};
 use http_body::Frame;
@@ -22,6 +28,7 @@ use self::Answer::{Breaks, Ends, Status};
 /// Long enough for waits to double up to the longest.
 const HOURS: Duration = Duration::from_secs(3 * 3600);
 const LIST: &str = r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"a","resourceVersion":"3"}}]}"#;
+const LATER: &str = r#"{"metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"b","resourceVersion":"8"}}]}"#;
 const EXPIRED: &str = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410}}\n";
 /// The first is not an object of the kind that is watched.
 const EVENTS: &str = r#"{"type":"ADDED","object":{"metadata":7}}
@@ -145,6 +152,122 @@ async fn a_version_that_is_refused_is_not_asked_for_again() {
     shift.begins("in the stream", "0 list, 0 watch 7, 5 list, 5 watch 7");
     let shift = Shift::with(&[Status(429), Status(503), Ends("", HOURS)]).await;
     shift.begins("but one that the server has no time for", "0 list, 0 watch 7, 5 watch 7, 15 watch 7");
+}
+
+/// How a server is of no use.
+#[derive(Clone, Copy)]
+enum Trouble {
+    Refuses(u16),
+    /// It never answers.
+    Silent,
+}
+
+/// Is of no use during ten minutes, from the beginning or from the eleventh on, when the watch breaks.
+async fn seen_after(trouble: Trouble, from: u64) -> Option<u64> {
+    let begun = Instant::now();
+    let second = move || begun.elapsed().as_secs();
+    let service = service_fn(move |request: http::Request<kube::client::Body>| async move {
+        let is_watch = request.uri().query().unwrap_or_default().contains("watch=");
+        let (is_bad, is_over) = ((from..from + 600).contains(&second()), second() >= from + 600);
+        let list = if is_over { LATER } else { LIST };
+        let answer = match trouble {
+            Trouble::Silent if is_bad => pending().await,
+            Trouble::Refuses(code) if is_bad => Status(code),
+            _ if is_watch => Breaks("", Duration::from_secs(from.saturating_sub(second()).max(300))),
+            _ => Ends(list, Duration::ZERO),
+        };
+        // What the server could not go on from, for whatever reason, is listed anew.
+        let answer = if is_watch && is_over { Status(410) } else { answer };
+        Ok::<_, Infallible>(response(answer))
+    });
+    let looker = Looker::default();
+    let mut runner = Runner::new(Client::new(service, "default"), Clock::new(|| Timestamp::UNIX_EPOCH));
+    runner.add(looker.clone());
+    let runs = runner.run(CancellationToken::new());
+    let sees = async {
+        while *looker.names.lock() != ["b"] {
+            sleep(Duration::from_secs(1)).await;
+        }
+        second() - from - 600
+    };
+    tokio::select! {
+        () = runs => None,
+        late = timeout(HOURS, sees) => late.ok(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_ten_bad_minutes_everything_is_seen_within_two() {
+    let troubles = [
+        ("its token has expired", Trouble::Refuses(401)),
+        ("a right is gone for a while", Trouble::Refuses(403)),
+        ("it is busy", Trouble::Refuses(429)),
+        ("it fails", Trouble::Refuses(500)),
+        ("its proxy finds nobody", Trouble::Refuses(504)),
+        ("it does not answer", Trouble::Silent),
+    ];
+    for (what, trouble) in troubles {
+        for from in [0, 600] {
+            let late = seen_after(trouble, from).await;
+            assert!(late.is_some_and(|late| late <= 120), "{what}, from {from} s on: seen {late:?} s after the end");
+        }
+    }
+}
+
+/// A controller that would look at a kind if the cluster had it.
+#[derive(Clone, Default)]
+struct Guest {
+    /// What it has seen, with the second, whenever that was another: whether it is served, and how many there are.
+    seen: Arc<Mutex<Vec<(u64, bool, usize)>>>,
+}
+
+impl Controller for Guest {
+    const NAME: &'static str = "guest";
+
+    fn kinds(&self, kinds: &mut Kinds) {
+        kinds.add_optional::<ConfigMap>();
+    }
+
+    fn affected(&self, change: &Change, _: &Caches) -> Vec<Key> {
+        vec![change.key.clone()]
+    }
+
+    async fn reconcile(&self, ctx: &Ctx, _: &Key) -> Result<Option<SignedDuration>, kube::Error> {
+        let second = u64::try_from(ctx.clock.now().as_second()).unwrap_or_default();
+        let seen = (second, ctx.caches.is_served::<ConfigMap>(), ctx.caches.list::<ConfigMap>(None).len());
+        self.seen.lock().push(seen);
+        Ok(None)
+    }
+}
+
+/// Serves a kind during one minute, the second.
+fn server_of_a_minute(code: u16) -> (Client, Clock) {
+    let begun = Instant::now();
+    let second = move || begun.elapsed().as_secs();
+    let service = service_fn(move |request: http::Request<kube::client::Body>| {
+        let is_watch = request.uri().query().unwrap_or_default().contains("watch=");
+        let rest = Duration::from_secs(120_u64.saturating_sub(second()));
+        let answer = match (60..120).contains(&second()) {
+            false => Status(code),
+            true if is_watch => Ends("", rest),
+            true => Ends(LIST, Duration::ZERO),
+        };
+        ready(Ok::<_, Infallible>(response(answer)))
+    });
+    let now = move || Timestamp::from_second(i64::try_from(second()).unwrap_or_default()).unwrap_or_default();
+    (Client::new(service, "default"), Clock::new(now))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_a_cluster_need_not_have_may_come_and_go() {
+    for (what, code) in [("it is not served", 404), ("there is no right to it", 403)] {
+        let (client, clock) = server_of_a_minute(code);
+        let guest = Guest::default();
+        let mut runner = Runner::new(client, clock);
+        runner.add(guest.clone());
+        timeout(HOURS, runner.run(CancellationToken::new())).await.expect_err("it goes on for ever");
+        assert_eq!(*guest.seen.lock(), [(60, true, 1), (120, false, 0)], "{what}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

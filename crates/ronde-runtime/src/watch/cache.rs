@@ -24,13 +24,22 @@ pub(super) struct Cache<K> {
     seen: u64,
     /// Takes out of an object what nobody here reads.
     pub trim: Trim<K>,
+    /// The server has listed them.
+    pub is_served: bool,
 }
 
 pub type Trim<K> = fn(&mut K);
 
 impl<K> Default for Cache<K> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), by_owner: BTreeMap::new(), assumed: BTreeSet::new(), seen: 0, trim: |_| {} }
+        Self {
+            objects: BTreeMap::new(),
+            by_owner: BTreeMap::new(),
+            assumed: BTreeSet::new(),
+            seen: 0,
+            trim: |_| {},
+            is_served: false,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 use tokio::time::{Instant, error::Elapsed, sleep, timeout};
 
 use super::{
-    Cached, Caches, ListNotes,
+    Cached, Caches, ListNotes, Selection,
     cache::{Cache, Trim, without_managers},
     kind_name,
 };
@@ -34,25 +34,32 @@ const PAGE: u32 = 500;
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// How long a watch may be silent: the server says every minute how far it is, and ends it after five.
 const SILENCE_MAX: Duration = Duration::from_secs(320);
+/// How often a kind that the server does not serve is asked for.
+const ABSENCE: Duration = Duration::from_secs(30);
 /// What has lasted so long went well, even if nothing has happened, and its repetition is no haste.
 const LASTING: Duration = Duration::from_secs(10);
 
 /// Keeps the cache of one kind current, for as long as it is polled; counts up when it has been listed for the first time.
-/// Only objects with these labels, if any are named.
-pub(super) async fn list_watch<K: Cached>(client: Client, caches: Caches, notes: ListNotes, labels: &'static str) {
+pub(super) async fn list_watch<K: Cached>(client: Client, caches: Caches, notes: ListNotes, selection: Selection) {
     let ListNotes { listed, telemetry } = notes;
     let api = Api::<K>::all(client);
-    let mut list_watch = ListWatch { api, labels, caches, telemetry, version: None, has_heard: false };
+    let mut list_watch = ListWatch { api, selection, caches, telemetry, version: None, has_heard: false };
     let mut listed = Some(listed);
     let mut failures = 0;
     loop {
         let begun = Instant::now();
         let ended = list_watch.go_on().await;
-        if list_watch.version.is_some()
+        let is_absent = ended.as_ref().is_err_and(|error| list_watch.is_absence(error));
+        if (list_watch.version.is_some() || is_absent)
             && let Some(listed) = listed.take()
         {
             list_watch.telemetry.health.note_list(&kind_name::<K>());
             listed.send_modify(|count| *count += 1);
+        }
+        if is_absent {
+            list_watch.forget_all();
+            sleep(ABSENCE).await;
+            continue;
         }
         if list_watch.has_heard || begun.elapsed() >= LASTING {
             failures = 0;
@@ -68,8 +75,7 @@ pub(super) async fn list_watch<K: Cached>(client: Client, caches: Caches, notes:
 
 struct ListWatch<K> {
     api: Api<K>,
-    /// A selector; empty for all objects.
-    labels: &'static str,
+    selection: Selection,
     caches: Caches,
     telemetry: Telemetry,
     /// Up to where everything is on the cache; none if that is not known.
@@ -106,14 +112,34 @@ impl<K: Cached> ListWatch<K> {
         };
         let version = version.ok_or_else(|| Error::Service("a list has no version".into()))?;
         self.telemetry.metrics.set(&CACHED_OBJECTS, [kind_name::<K>()], objects.len());
-        let changes = self.cache().write().replace(objects, version.parse().unwrap_or_default());
+        let changes = {
+            let mut cache = self.cache().write();
+            cache.is_served = true;
+            cache.replace(objects, version.parse().unwrap_or_default())
+        };
         self.caches.tell(changes);
         self.version = Some(version);
         Ok(())
     }
 
+    /// Tells whether a refused list means that the cluster has no such kind. That its rights are missing means the same: a
+    /// program that is newer than its role must not wait for them.
+    fn is_absence(&self, error: &Error) -> bool {
+        let is_missing = |error: &Error| matches!(error, Error::Api(status) if matches!(status.code, 403 | 404));
+        self.selection.may_be_absent && self.version.is_none() && is_missing(error)
+    }
+
+    fn forget_all(&self) {
+        let changes = {
+            let mut cache = self.cache().write();
+            cache.is_served = false;
+            cache.replace(Vec::new(), 0)
+        };
+        self.caches.tell(changes);
+    }
+
     fn selector(&self) -> Option<String> {
-        Some(self.labels.to_owned()).filter(|labels| !labels.is_empty())
+        Some(self.selection.labels.to_owned()).filter(|labels| !labels.is_empty())
     }
 
     async fn watch(&mut self, from: &str) -> Result<(), Error> {

@@ -160,6 +160,11 @@ impl Caches {
         self.tell(change);
     }
 
+    /// Tells whether the cluster serves a kind that it need not have.
+    pub fn is_served<K: Cached>(&self) -> bool {
+        self.cache::<K>().read().is_served
+    }
+
     fn cache<K: Cached>(&self) -> &RwLock<Cache<K>> {
         let found = self.shared.caches.get(&TypeId::of::<K>());
         found
@@ -203,6 +208,15 @@ struct Watch {
     all: fn(&Caches) -> Vec<Change>,
 }
 
+/// Which objects of a kind are watched.
+#[derive(Debug, Clone, Copy, Default)]
+struct Selection {
+    /// Those with these labels; empty for all.
+    labels: &'static str,
+    /// None, as long as the cluster does not serve the kind.
+    may_be_absent: bool,
+}
+
 /// Where the watch of a kind notes how it fares.
 struct ListNotes {
     /// Counts the kinds that have been listed.
@@ -216,7 +230,12 @@ pub type Owned<K> = PartialObjectMeta<K>;
 impl Kinds {
     /// Adds a kind, if it is not there yet.
     pub fn add<K: Cached>(&mut self) -> &mut Self {
-        self.add_selected::<K>("")
+        self.add_selected::<K>(Selection::default())
+    }
+
+    /// Adds a kind that some clusters do not serve: it has no objects there, until it is served.
+    pub fn add_optional<K: Cached>(&mut self) -> &mut Self {
+        self.add_selected::<K>(Selection { may_be_absent: true, ..Selection::default() })
     }
 
     /// Adds the objects of a kind that controllers have made for others: those that these labels select, and of these the
@@ -225,7 +244,7 @@ impl Kinds {
     where
         Owned<K>: Cached,
     {
-        self.add_selected::<Owned<K>>(labels)
+        self.add_selected::<Owned<K>>(Selection { labels, ..Selection::default() })
     }
 
     /// Keeps less of the objects of a kind that is there: what is taken out is seen by none of the controllers.
@@ -237,12 +256,12 @@ impl Kinds {
         self
     }
 
-    fn add_selected<K: Cached>(&mut self, labels: &'static str) -> &mut Self {
+    fn add_selected<K: Cached>(&mut self, selection: Selection) -> &mut Self {
         let id = TypeId::of::<K>();
         self.caches.entry(id).or_insert_with(|| Box::new(RwLock::new(Cache::<K>::default())));
         self.watches.entry(id).or_insert_with(|| Watch {
             kind: kind_name::<K>(),
-            run: Box::new(move |client, caches, notes| Box::pin(list_watch::<K>(client, caches, notes, labels))),
+            run: Box::new(move |client, caches, notes| Box::pin(list_watch::<K>(client, caches, notes, selection))),
             all: |caches| caches.cache::<K>().read().all(),
         });
         self

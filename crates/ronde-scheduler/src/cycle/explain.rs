@@ -13,7 +13,7 @@ use crate::{
     cluster::{nodes::Mode, view::View},
     model::{
         amounts::{PODS, quantity, rough_quantity},
-        group::Topology,
+        group::{Topology, Within},
     },
     plan::{Reason, Waiting},
 };
@@ -65,7 +65,7 @@ impl Cycle<'_> {
             Wait::Miss(Miss::Lacking(lacking)) => lacking_sentence(lacking),
             Wait::Miss(Miss::Volume(why)) => (Reason::VolumeMissing, why.clone()),
             Wait::Miss(Miss::Topology { topology, pod }) => {
-                (Reason::TopologyNotSatisfied, self.topology(slot, *topology, *pod))
+                (Reason::TopologyNotSatisfied, self.topology(slot, topology, *pod))
             }
             Wait::Miss(Miss::Room { pod }) => return self.room(slot, *pod, end, sentences),
         })
@@ -130,7 +130,7 @@ impl Cycle<'_> {
         if more > 0 { format!("{} and {more} more nodes", named.join(", ")) } else { named.join(", ") }
     }
 
-    fn topology(&mut self, slot: usize, topology: Topology, pod: usize) -> String {
+    fn topology(&mut self, slot: usize, topology: &Topology, pod: usize) -> String {
         let needs = self.needs(slot, pod);
         let class = self.cluster.pods.get(pod).class;
         let mut best: Option<(u64, String)> = None;
@@ -141,12 +141,13 @@ impl Cycle<'_> {
                 best = Some((view.total, scope.name.clone()));
             }
         }
-        let tier = topology.highest_tier;
+        let part = match &topology.within {
+            Within::Tier(tier) => format!("within one part of the network up to tier {tier}"),
+            Within::Label(label) => format!("on nodes with one value of the label `{label}`"),
+        };
         match best {
-            Some((room, name)) => {
-                format!("{needs} within one part of the network up to tier {tier}; `{name}` has room for {room}")
-            }
-            None => format!("{needs} within one part of the network up to tier {tier}; there is none"),
+            Some((room, name)) => format!("{needs} {part}; `{name}` has room for {room}"),
+            None => format!("{needs} {part}; there is none"),
         }
     }
 

@@ -171,7 +171,7 @@ fn bundles(
             &family.pending[..]
         } else if family.pending.len() >= missing {
             let (first, rest) = family.pending.split_at(missing);
-            let (topology, pinned) = (asked.topology, family.nodes.clone());
+            let (topology, pinned) = (asked.topology.clone(), family.nodes.clone());
             bundles.push(Bundle { pods: first.to_vec(), policy: Some(policy), completes: true, topology, pinned });
             rest
         } else {
@@ -179,7 +179,7 @@ fn bundles(
         };
         bundles.extend(rest.iter().map(|pod| Bundle {
             policy: Some(policy),
-            topology: asked.topology,
+            topology: asked.topology.clone(),
             pinned: family.nodes.clone(),
             ..one(*pod)
         }));

@@ -81,9 +81,9 @@ fn wants_company(cluster: &Cluster, gang: &Gang) -> Option<String> {
 
 /// Tries to place one bundle of a group that has its minimum.
 pub fn try_surplus(cluster: &mut Cluster, group: usize, gang: &Gang, bundle: &Bundle) -> Option<Placement> {
-    let topology = cluster.groups.get(group).group.as_ref().and_then(|group| group.topology);
+    let topology = cluster.groups.get(group).group.as_ref().and_then(|group| group.topology.clone());
     let candidates = match topology {
-        Some(topology) => scopes(cluster, topology, &gang.pinned, &None),
+        Some(topology) => scopes(cluster, &topology, &gang.pinned, &None),
         None => vec![None],
     };
     let mut trial = Trial::new(cluster, group, Mode::Now);
@@ -239,11 +239,11 @@ impl<'a> Trial<'a> {
     /// Tries the closest parts of the network first; without a topology everywhere at once.
     fn gang(mut self, gang: &Gang, bundles: &[&Bundle]) -> Result<Placement, Miss> {
         let group = self.cluster.groups.get(self.group).group.as_ref();
-        let Some(topology) = group.and_then(|group| group.topology) else {
+        let Some(topology) = group.and_then(|group| group.topology.clone()) else {
             return self.within(gang, bundles, &None);
         };
         let mut missed = None;
-        for scope in scopes(self.cluster, topology, &gang.pinned, &None) {
+        for scope in scopes(self.cluster, &topology, &gang.pinned, &None) {
             match self.minimum(gang, bundles, &scope) {
                 Ok(()) => return Ok(self.placed),
                 Err(Miss::Room { pod } | Miss::Topology { pod, .. }) => missed = Some(pod),
@@ -276,7 +276,7 @@ impl<'a> Trial<'a> {
                 continue;
             }
             let pod = bundle.pods[0];
-            failed.get_or_insert(match bundle.topology {
+            failed.get_or_insert(match bundle.topology.clone() {
                 Some(topology) => Miss::Topology { topology, pod },
                 None => Miss::Room { pod },
             });
@@ -293,7 +293,7 @@ impl<'a> Trial<'a> {
 
     /// Places all pods of a bundle, or none.
     fn bundle(&mut self, bundle: &Bundle, scope: &Scope) -> bool {
-        let Some(topology) = bundle.topology else { return self.all(&bundle.pods, scope) };
+        let Some(topology) = &bundle.topology else { return self.all(&bundle.pods, scope) };
         let candidates = scopes(self.cluster, topology, &bundle.pinned, scope);
         candidates.iter().any(|inner| self.all(&bundle.pods, inner))
     }

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     cluster::{Cluster, view::Domain},
     model::{
-        group::{Strictness, Topology},
+        group::{Strictness, Topology, Within},
         ids::HyperNodeName,
     },
 };
@@ -21,11 +21,14 @@ pub type Scope = Option<Arc<Domain>>;
 
 /// Returns the parts of the network in which pods may be placed, the closest first; the last resort of a soft wish is
 /// `outer` itself.
-pub fn scopes(cluster: &mut Cluster, topology: Topology, pinned: &[usize], outer: &Scope) -> Vec<Scope> {
+pub fn scopes(cluster: &mut Cluster, topology: &Topology, pinned: &[usize], outer: &Scope) -> Vec<Scope> {
     let is_hard = topology.strictness == Strictness::Hard;
-    let domains = domains(cluster);
+    let (domains, highest_tier) = match &topology.within {
+        Within::Tier(highest) => (domains(cluster), *highest),
+        Within::Label(label) => (Arc::new(label_domains(cluster, label)), u32::MAX),
+    };
     let fits = |domain: &&Arc<Domain>| {
-        (!is_hard || domain.tier <= topology.highest_tier)
+        (!is_hard || domain.tier <= highest_tier)
             && outer.as_ref().is_none_or(|outer| domain.is_within(outer))
             && pinned.iter().all(|node| domain.contains(*node))
     };
@@ -68,19 +71,24 @@ fn build(cluster: &Cluster) -> Vec<Arc<Domain>> {
     domains.into_iter().map(domain).collect()
 }
 
-/// Returns the nodes with each value of a label.
+/// Returns the nodes with each value of a label, as places to try.
 pub fn label_scopes(cluster: &Cluster, label: &str) -> Vec<Scope> {
+    label_domains(cluster, label).into_iter().map(Some).collect()
+}
+
+/// Returns the nodes with each value of a label.
+fn label_domains(cluster: &Cluster, label: &str) -> Vec<Arc<Domain>> {
     let mut by_value: BTreeMap<&String, Vec<usize>> = BTreeMap::new();
     for (slot, state) in cluster.nodes.present() {
         if let Some(value) = state.node.labels.get(label) {
             by_value.entry(value).or_default().push(slot);
         }
     }
-    let scope = |(value, mut nodes): (&String, Vec<usize>)| {
+    let domain = |(value, mut nodes): (&String, Vec<usize>)| {
         nodes.sort_unstable();
-        Some(Arc::new(Domain { name: format!("{label}={value}"), tier: 0, nodes }))
+        Arc::new(Domain { name: format!("{label}={value}"), tier: 0, nodes })
     };
-    by_value.into_iter().map(scope).collect()
+    by_value.into_iter().map(domain).collect()
 }
 
 fn collect(cluster: &Cluster, name: &HyperNodeName, depth: usize, nodes: &mut BTreeSet<usize>) {

@@ -16,7 +16,7 @@ use crate::{
         sums::Turn,
         table::{PODS_ID, Row},
     },
-    model::budget::Budget,
+    model::{budget::Budget, group::Group},
 };
 
 /// Pods that go together: one that is above the minimum of its group, or all of a group.
@@ -284,7 +284,8 @@ impl Cycle<'_> {
     /// Returns the pods that a gang can lose and still have its minimum, the last first.
     fn spare(&self, slot: usize) -> Vec<usize> {
         let state = self.cluster.groups.get(slot);
-        let Some(group) = state.group.as_ref().filter(|group| group.subgroups.is_empty()) else { return Vec::new() };
+        let goes_in_parts = |group: &&Group| group.subgroups.is_empty() && !group.leaves_whole;
+        let Some(group) = state.group.as_ref().filter(goes_in_parts) else { return Vec::new() };
         let heeds_tasks = group.min_member >= group.min_task_member.values().sum();
         let mut left = state.placed;
         let mut by_task: BTreeMap<&str, u32> = BTreeMap::new();

@@ -36,6 +36,8 @@ pub struct Group {
     pub elastic: bool,
     pub topology: Option<Topology>,
     pub subgroups: Vec<SubGroups>,
+    /// Its pods are evicted together or not at all, also those above its minimum.
+    pub leaves_whole: bool,
 }
 
 impl Group {
@@ -57,16 +59,25 @@ impl Group {
             elastic: false,
             topology: None,
             subgroups: Vec::new(),
+            leaves_whole: false,
         }
     }
 }
 
 /// How close pods are to be in the network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     pub strictness: Strictness,
-    /// The highest tier whose parts are close enough.
-    pub highest_tier: u32,
+    pub within: Within,
+}
+
+/// What is one part of the network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Within {
+    /// A part of this tier or a closer one.
+    Tier(u32),
+    /// The nodes with one value of this label.
+    Label(Arc<str>),
 }
 
 /// Whether closeness is a must.

@@ -24,6 +24,11 @@ fn by_priority_in_the_same_queue() {
         "evict low-3: preempted by high; nominate high-0 for a",
     );
     check(
+        "all of it, where its pods go together or not at all",
+        "node a gpu=4; group low min=2 started all; pods low 0..3 gpu=1 on=a running; group high prio=1 min=2; pods high 0..2 gpu=1",
+        "evict low-0: preempted by high; evict low-1: preempted by high; evict low-2: preempted by high; nominate high-0 for a; nominate high-1 for a",
+    );
+    check(
         "no more than is needed: the younger gang is enough",
         "node a gpu=2; group old at=1 started; pods old 0 gpu=1 on=a running; group young at=2 started; pods young 0 gpu=1 on=a running;
          group high prio=1; pods high 0 gpu=1",

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ronde_scheduler::{
     Amounts, Change, Dequeue, Group, GroupId, LabelSelector, Node, Plan, Pod, PodAffinityTerm, PodId, PodSpec, Queue,
-    Step, Strictness, Time, Topology,
+    Step, Strictness, Time, Topology, Within,
 };
 
 use crate::shadow::Shadow;
@@ -96,7 +96,7 @@ impl World {
         let mut spec =
             PodSpec { requests: Amounts::of([("nvidia.com/gpu", gpus), ("cpu", 500)]), ..PodSpec::default() };
         match self.dice.roll(6) {
-            0 => group.topology = Some(Topology { strictness: Strictness::Soft, highest_tier: 1 }),
+            0 => group.topology = Some(Topology { strictness: Strictness::Soft, within: Within::Tier(1) }),
             1 if least <= 3 => {
                 spec.anti_affinity.push(PodAffinityTerm::new("host", LabelSelector::label("app", &name)));
             }

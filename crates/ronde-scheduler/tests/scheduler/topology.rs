@@ -45,6 +45,32 @@ fn labels_of_nodes_are_tiers() {
 }
 
 #[test]
+fn a_gang_may_name_the_label_itself() {
+    let gang = |min: u32| format!("group g min={min} within=rack; pods g 0..{min} gpu=1");
+    check("one rack", &gang(3), "bind g-0 to a; bind g-1 to a; bind g-2 to b");
+    check(
+        "a rack that is large enough",
+        &gang(5),
+        &(0..5).map(|i| format!("bind g-{i} to e")).collect::<Vec<_>>().join("; "),
+    );
+    check(
+        "where it has pods already, those above its minimum too",
+        "group g min=1 within=rack started; pods g 0 gpu=1 on=d running; pods g 1..6 gpu=1",
+        "bind g-1 to d; bind g-2 to c; bind g-3 to c",
+    );
+    check(
+        "no rack is large enough",
+        &gang(9),
+        "admit g\ng waits (TopologyNotSatisfied): needs 9 pods × 1 nvidia.com/gpu on nodes with one value of the label `rack`; `rack=3` has room for 8\n",
+    );
+    check(
+        "no node has the label",
+        "group g min=1 within=cage; pods g 0 gpu=1",
+        "admit g\ng waits (TopologyNotSatisfied): needs 1 pod × 1 nvidia.com/gpu on nodes with one value of the label `cage`; there is none\n",
+    );
+}
+
+#[test]
 fn hypernodes_are_trees() {
     let mut cluster = world(RACKS);
     let hypernode = |name: &str, tier: u32, nodes: &[&str], children: &[&str]| {

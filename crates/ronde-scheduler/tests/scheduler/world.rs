@@ -3,7 +3,7 @@
 //! ```text
 //! node a cpu=4 gpu=2 zone=1 taint=k=v:NoSchedule cordoned
 //! queue q jobs=3 run=60 delay=60 defragments=60 weight=2 cap.gpu=6 deserved.gpu=4 guarantee.gpu=1 parent=p prio=1 fifo closed unreclaimable
-//! group g queue=q min=4 prio=5 at=10 since=10 whole=10 needs.gpu=4 admitted=0 started elastic never
+//! group g queue=q min=4 prio=5 at=10 since=10 whole=10 needs.gpu=4 admitted=0 started elastic never all within=zone
 //! pods g 0..4 gpu=1 task=w on=a running bound=10 run=60
 //! budget b allowed=1 app=g
 //! ```
@@ -13,7 +13,7 @@ use std::{str::FromStr, sync::Arc};
 
 use ronde_scheduler::{
     Amounts, Budget, Change, Cluster, Dequeue, Effect, Group, GroupId, LabelSelector, Node, Phase, Plan, Pod, PodId,
-    PodSpec, Policy, Queue, QueueState, Strictness, Taint, Time, Topology,
+    PodSpec, Policy, Queue, QueueState, Strictness, Taint, Time, Topology, Within,
 };
 
 /// Makes a cluster from lines.
@@ -183,6 +183,10 @@ fn group(words: &[&str]) -> Group {
             ("never", _) => group.preempts = false,
             ("hard", _) => group.topology = Some(topology(Strictness::Hard, value)),
             ("soft", _) => group.topology = Some(topology(Strictness::Soft, value)),
+            ("within", _) => {
+                group.topology = Some(Topology { strictness: Strictness::Hard, within: Within::Label(value.into()) });
+            }
+            ("all", _) => group.leaves_whole = true,
             ("needs", name) => assert!(put(group.min_resources.get_or_insert_default(), name, value), "{word}"),
             _ => panic!("groups have no `{word}`"),
         }
@@ -191,7 +195,7 @@ fn group(words: &[&str]) -> Group {
 }
 
 pub fn topology(strictness: Strictness, tier: &str) -> Topology {
-    Topology { strictness, highest_tier: number(tier) }
+    Topology { strictness, within: Within::Tier(number(tier)) }
 }
 
 /// Makes pods from `GROUP FROM..TO word...`, or `GROUP N` for one.

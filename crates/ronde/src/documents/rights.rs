@@ -69,10 +69,11 @@ fn the_page_of_rights_is_current() {
         let name = role.metadata.name.unwrap_or_default();
         page += &format!("\n`{name}`:\n{}", table(role.rules.unwrap_or_default().iter()));
     }
+    let workers = ["JOB-worker-0", "JOB-worker-1"].map(str::to_owned).into();
     page += "\nWhat `ronde` needs beside, in one namespace, is in [examples/role.yaml](../../examples/role.yaml).\n\n\
              ## Launchers of training jobs\n\nEach has an account of its own, with these rights in the namespace of the \
-             job `JOB`.\n";
-    page += &table(launcher_rules("JOB").iter());
+             job `JOB`. The workers are those that it has.\n";
+    page += &table(launcher_rules("JOB", &workers).iter());
     check_page("rights.md", &page);
 }
 

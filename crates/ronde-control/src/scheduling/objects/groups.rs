@@ -16,7 +16,7 @@ use ronde_runtime::{
 };
 use ronde_scheduler::{
     Amounts, CPU, Dequeue, Group, GroupId, LabelSelector, MEMORY, Queue, QueueState, Strictness, SubGroups, Time,
-    Topology,
+    Topology, Within,
 };
 
 use super::{count, milliseconds, moment, pods, selectors::label_selector, time};
@@ -54,7 +54,8 @@ pub fn group(group: &PodGroup, around: GroupContext<'_>) -> Group {
             .map(since),
         waiting_since: unschedulable(group).filter(|found| found.status == "True").map(since),
         elastic: controller_of(&group.metadata).is_some_and(|owner| owner.kind == TrainingJob::KIND),
-        topology: spec.network_topology.as_ref().map(|wanted| topology(wanted, around)),
+        topology: by_label(group).or_else(|| spec.network_topology.as_ref().map(|wanted| topology(wanted, around))),
+        leaves_whole: note(group, names::DISRUPTION_MODE) == Some(names::DISRUPTION_ALL),
         subgroups: spec.sub_group_policy.iter().map(|policy| subgroups(policy, around)).collect(),
         ..Group::new(id, queue, count(spec.min_member))
     }
@@ -90,7 +91,16 @@ fn topology(wanted: &NetworkTopology, around: GroupContext<'_>) -> Topology {
     // A name that no part of the network has is below all of them.
     let named = named.map(|name| (around.tier)(name).map_or(0, count));
     let highest_tier = wanted.highest_tier_allowed.map(count).or(named).unwrap_or(u32::MAX);
-    Topology { strictness, highest_tier }
+    Topology { strictness, within: Within::Tier(highest_tier) }
+}
+
+fn by_label(group: &PodGroup) -> Option<Topology> {
+    let label = note(group, names::TOPOLOGY_KEY).filter(|label| !label.is_empty())?;
+    Some(Topology { strictness: Strictness::Hard, within: Within::Label(label.into()) })
+}
+
+fn note<'a>(group: &'a PodGroup, name: &str) -> Option<&'a str> {
+    group.annotations().get(name).map(String::as_str)
 }
 
 fn subgroups(policy: &SubGroupPolicy, around: GroupContext<'_>) -> SubGroups {

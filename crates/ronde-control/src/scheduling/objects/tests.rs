@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use ronde_api::{HyperNode, PodGroup, Queue};
 use ronde_runtime::pods::resources::{quota_requests, requests};
-use ronde_scheduler::{Amounts, LabelSelector, NodeSelector, Operator, QueueState, Requirement, Time, Volumes};
+use ronde_scheduler::{Amounts, LabelSelector, NodeSelector, Operator, QueueState, Requirement, Time, Volumes, Within};
 use serde_json::{Value, json};
 
 use super::{
@@ -349,11 +349,24 @@ fn groups_say_what_they_need_and_how_far_they_are() {
     let high = group(json!({"minMember": 1, "priorityClassName": "high"}), json!(null));
     assert_eq!((high.priority, high.preempts), (9, false));
     assert_eq!(group(json!({"priorityClassName": "gone"}), json!(null)).priority, 0);
-    let tier = |wanted: Value| group(json!({"networkTopology": wanted}), json!(null)).topology.unwrap().highest_tier;
-    assert_eq!(tier(json!({"highestTierAllowed": 1})), 1);
-    assert_eq!(tier(json!({"highestTierName": "rack"})), 2);
-    assert_eq!(tier(json!({"highestTierName": "nowhere"})), 0, "no part of the network will do");
-    assert_eq!(tier(json!({"mode": "soft"})), u32::MAX, "the closer the better");
+    let within = |wanted: Value| group(json!({"networkTopology": wanted}), json!(null)).topology.unwrap().within;
+    assert_eq!(within(json!({"highestTierAllowed": 1})), Within::Tier(1));
+    assert_eq!(within(json!({"highestTierName": "rack"})), Within::Tier(2));
+    assert_eq!(within(json!({"highestTierName": "nowhere"})), Within::Tier(0), "no part of the network will do");
+    assert_eq!(within(json!({"mode": "soft"})), Within::Tier(u32::MAX), "the closer the better");
+    let noted = |notes: Value| {
+        let spec = json!({"minMember": 1, "networkTopology": {"highestTierAllowed": 1}});
+        let group: PodGroup = read(json!({"metadata": {"name": "g", "annotations": notes}, "spec": spec}));
+        let group = groups::group(&group, GroupContext { class: None, tier: &|_| None });
+        (group.topology.unwrap().within, group.leaves_whole)
+    };
+    assert_eq!(noted(json!({})), (Within::Tier(1), false));
+    assert_eq!(
+        noted(json!({"ronde.dev/topology-key": "rack"})),
+        (Within::Label("rack".into()), false),
+        "the label wins"
+    );
+    assert!(noted(json!({"ronde.dev/disruption-mode": "all"})).1);
     let policy = json!([{"name": "w", "labelSelector": {"matchLabels": {"a": "b"}}, "matchLabelKeys": ["k"]}]);
     let policy = group(json!({"subGroupPolicy": policy}), json!(null)).subgroups.remove(0);
     assert_eq!((policy.size, policy.min_subgroups, policy.match_label_keys.len()), (1, 0, 1));
