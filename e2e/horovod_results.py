@@ -39,6 +39,7 @@ FAILURES = [
     ("host-is-kept", r"AssertionError: \d != 2[\s\S]*ronde: ring 2: 3 ranks \(3 kept, 0 new\)"),
 ]
 UNKNOWN = "unknown"
+TITLE = "Horovod's tests"
 HEAD = """\
 # Horovod's own tests that do not pass, and why: e2e/README.md has the reasons.
 # Written by `make e2e-horovod UPDATE=1`."""
@@ -146,7 +147,7 @@ def main():
     said = list(differences(results, expected))
     for line in said:
         print(line)
-    print(f"Horovod's tests: {len(results)} did not pass; {len(said)} differ from the list")
+    print(f"{TITLE}: {len(results)} did not pass; {len(said)} differ from the list")
     return 1 if said else 0
 
 

@@ -9,6 +9,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
+@pytest.fixture(autouse=True, params=["engine", "gloo"])
+def backend(request, monkeypatch):
+    """Every test also as on a GPU, with Gloo on the CPU for NCCL."""
+    monkeypatch.setenv("RONDE_DEVICE_BACKENDS", "cpu:gloo" if request.param == "gloo" else "")
+
+
 def test_operations_in_all_their_forms(ring):
     def body():
         import horovod.torch as hvd

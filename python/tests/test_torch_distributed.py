@@ -528,6 +528,8 @@ def test_a_first_message_that_is_waited_for_keeps_nobody_from_the_store(group):
 
 def test_coalescing_scaling_and_the_rest_of_the_surface(group, tmp_path):
     def body():
+        import datetime
+
         import torch
         import torch.distributed as dist
         from meet import start
@@ -585,6 +587,21 @@ def test_coalescing_scaling_and_the_rest_of_the_surface(group, tmp_path):
         dist.all_reduce(number)
         assert number.item() == 4
         dist.destroy_process_group()
+        # Who came to a barrier of the first group has not come to that of the second, on the same store.
+        store = dist.FileStore(os.environ["AGAIN"] + ".store", size)
+        for number in range(2):
+            dist.init_process_group("ronde", store=store, rank=rank, world_size=size)
+            if number == 0:
+                dist.monitored_barrier()
+            elif rank == 0:
+                try:
+                    dist.monitored_barrier(timeout=datetime.timedelta(seconds=0.2))
+                except dist.DistBackendError as error:
+                    assert "rank 1 did not come" in str(error), error
+                else:
+                    raise AssertionError("rank 1 was said to have come")
+            dist.barrier()
+            dist.destroy_process_group()
 
     group(2, body, AGAIN=str(tmp_path / "again"))
 

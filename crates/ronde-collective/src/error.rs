@@ -23,6 +23,9 @@ pub enum Error {
     /// The caller did not want to wait any longer, in the middle of an operation. The engine must be started anew.
     #[error("an operation was interrupted")]
     Interrupted,
+    /// An operation on a device failed, on this rank alone as far as is known. The engine must be started anew.
+    #[error("{0}")]
+    Device(String),
     /// The engine was shut down on this rank or another.
     #[error("the engine has been shut down{}", by(*.0))]
     Shutdown(Option<Rank>),

@@ -6,7 +6,7 @@
 //!
 //! Inside, from the caller inwards: `engine/` takes work and drives it (`group.rs` is the inbox and who drives,
 //! `driver.rs` one turn of the wheel, `execute.rs` and, for small tensors that came along with a round,
-//! `execute_inline.rs` do what was agreed, `sets.rs` knows the process sets, `stall.rs` watches; `wait_context.rs` is what waiting threads tell the one that drives); `negotiate/` decides and is
+//! `execute_inline.rs` do what was agreed, `device.rs` keeps what others carry out, `sets.rs` knows the process sets, `stall.rs` watches; `wait_context.rs` is what waiting threads tell the one that drives); `negotiate/` decides and is
 //! pure, as are `codec.rs`, `tune.rs` and `reduce/`; `comm/` is a group of ranks: `form.rs` brings it together,
 //! `collectives.rs` chooses; `algorithms/` work over `wire/`, which reaches each peer through `shm/` or `tcp/`;
 //! `shm/panels.rs` and `shm/rounds.rs` are the ways that matter for speed on one host. `memory/` is all that `shm/`
@@ -41,7 +41,7 @@ mod wire;
 pub use self::{
     buffer::Buffer,
     engine::{
-        Done, Engine, Handle, Operation, Output, Reduction, Tensor, Work,
+        Device, DeviceBatch, DeviceOperation, Done, Engine, Handle, Operation, Output, Reduction, Tensor, Work,
         config::{Config, Stall, Transport},
     },
     error::{Error, Result},

@@ -20,6 +20,7 @@ pub(crate) struct Metrics {
     requests: AtomicU64,
     cache_hits: AtomicU64,
     fused: AtomicU64,
+    on_devices: AtomicU64,
     wait_ns: AtomicU64,
     stalls: AtomicU64,
     last_stall: Mutex<Option<String>>,
@@ -38,6 +39,8 @@ pub struct Counters {
     pub cache_hits: u64,
     /// Operations that were done together with others.
     pub fused: u64,
+    /// Operations that were given to the backend of a device.
+    pub on_devices: u64,
     /// Time that callers waited for results.
     pub wait_ns: u64,
     pub stalls: u64,
@@ -58,10 +61,12 @@ impl Metrics {
 
     /// Counts an operation that was done together with so many; returns its bytes.
     pub(crate) fn done(&self, response: &Response, together: usize) -> usize {
+        let is_elsewhere = response.request().is_some_and(|request| request.device.is_some());
         let bytes = response.specs().iter().map(Spec::bytes).sum();
         add(&self.operations, 1);
         add(&self.bytes, bytes as u64);
         add(&self.fused, u64::from(together > 1));
+        add(&self.on_devices, u64::from(is_elsewhere));
         bytes
     }
 
@@ -83,6 +88,7 @@ impl Metrics {
             requests: get(&self.requests),
             cache_hits: get(&self.cache_hits),
             fused: get(&self.fused),
+            on_devices: get(&self.on_devices),
             wait_ns: get(&self.wait_ns),
             stalls: get(&self.stalls),
             last_stall: self.last_stall.lock().unwrap_or_else(PoisonError::into_inner).clone(),

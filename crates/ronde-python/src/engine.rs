@@ -7,8 +7,10 @@ use ronde_collective::{Engine as Inner, Error, Rank, SetId};
 
 use crate::{
     control_channel::ControlChannel,
-    current, forks,
-    gate::{exception, wait_apart},
+    current,
+    device::Batch,
+    forks,
+    gate::{exception, wait, wait_apart},
     handle::{self, Handle, Results},
     options::Options,
     request::{Named, Request},
@@ -89,6 +91,12 @@ impl Engine {
         Ok(self.inner()?.size())
     }
 
+    /// Whether the ring has ended in the middle of something, and not because ranks left.
+    #[getter]
+    fn is_broken(&self) -> PyResult<bool> {
+        Ok(self.inner()?.is_broken())
+    }
+
     /// Puts an operation in and returns at once; the object that asks for it lives until it is done.
     fn submit(&self, request: &Bound<'_, PyAny>, number: u64) -> PyResult<Handle> {
         handle::sweep();
@@ -103,6 +111,23 @@ impl Engine {
         let work = request.extract::<Request<'_>>()?.work(number)?;
         let handle = self.inner()?.begin(work).map_err(|error| exception(&error))?;
         Handle::new(handle, request.clone().unbind()).wait(request.py(), None)
+    }
+
+    /// Puts an operation in whose tensors are on a device, to be done by whoever takes it there, who knows it by its
+    /// number.
+    fn submit_at(&self, request: &Bound<'_, PyAny>, number: u64, device: &str) -> PyResult<Handle> {
+        handle::sweep();
+        let work = request.extract::<Request<'_>>()?.work_at(number, device)?;
+        let handle = self.inner()?.submit(work).map_err(|error| exception(&error))?;
+        Ok(Handle::new(handle, request.clone().unbind()))
+    }
+
+    /// Waits for the next operations of a process set on tensors of a device; none when the set has ended.
+    fn take_batch(&self, py: Python<'_>, set: u32) -> PyResult<Option<Batch>> {
+        let inner = self.inner()?;
+        let batch =
+            wait(py, |slice| inner.take_device_batch(SetId(set), slice).map_or(Some(None), |batch| batch.map(Some)));
+        Ok(batch?.map(Batch::new))
     }
 
     /// Puts an operation in under exactly its name; `keep` lives until it is done. Who waits at once says so, and does
@@ -148,6 +173,7 @@ impl Engine {
         all.set_item("requests", counters.requests)?;
         all.set_item("cache_hits", counters.cache_hits)?;
         all.set_item("fused", counters.fused)?;
+        all.set_item("on_devices", counters.on_devices)?;
         all.set_item("wait_seconds", Duration::from_nanos(counters.wait_ns).as_secs_f64())?;
         all.set_item("stalls", counters.stalls)?;
         all.set_item("last_stall", counters.last_stall)?;

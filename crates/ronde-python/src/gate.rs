@@ -103,6 +103,6 @@ pub(crate) fn exception(error: &Error) -> PyErr {
         Error::Bootstrap(_) => InitializationError::new_err(format!("Horovod initialization failed: {text}")),
         Error::Shutdown(_) => HorovodInternalError::new_err(format!("Horovod has been shut down: {text}")),
         Error::Interrupted => RAISED.take().unwrap_or_else(|| HorovodInternalError::new_err(text)),
-        Error::Lost { .. } | Error::Stalled(_) => HorovodInternalError::new_err(text),
+        Error::Lost { .. } | Error::Stalled(_) | Error::Device(_) => HorovodInternalError::new_err(text),
     }
 }

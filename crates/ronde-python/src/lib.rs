@@ -6,6 +6,7 @@
 
 mod control_channel;
 mod current;
+mod device;
 mod engine;
 mod flight;
 mod forks;
@@ -29,6 +30,7 @@ mod ronde {
     #[pymodule_export]
     use super::{
         control_channel::ControlChannel,
+        device::Batch,
         engine::{Engine, link_descriptors},
         gate::{HorovodInternalError, InitializationError, MismatchError},
         handle::{Handle, Results},

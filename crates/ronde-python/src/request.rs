@@ -6,7 +6,7 @@ use pyo3::{
     pybacked::PyBackedStr,
     types::{IntoPyDict as _, PyDict},
 };
-use ronde_collective::{DataType, Operation, Rank, ReduceOp, Reduction, SetId, Shape, Tensor, Work};
+use ronde_collective::{DataType, Device, Operation, Rank, ReduceOp, Reduction, SetId, Shape, Tensor, Work};
 
 use crate::memory;
 
@@ -30,13 +30,23 @@ struct Memory(u8, Vec<usize>, usize, Option<usize>);
 impl Request<'_> {
     /// `number` is the name of an operation that has none.
     pub(crate) fn work(self, number: u64) -> PyResult<Work> {
+        self.work_with(number, Memory::tensor)
+    }
+
+    /// The same on tensors of a device, at addresses that mean nothing here.
+    pub(crate) fn work_at(self, number: u64, device: &str) -> PyResult<Work> {
+        let device = Device { name: device.into(), ticket: number };
+        Ok(self.work_with(number, Memory::elsewhere)?.at(device))
+    }
+
+    fn work_with(self, number: u64, tensor: fn(Memory) -> PyResult<Tensor>) -> PyResult<Work> {
         let operation = operation(&self.kind, &self.details)?;
         let set = self.process_set_id.ok_or_else(|| {
             let text = format!("{}: Process set provided does not exist, or has not been registered.", self.kind);
             PyValueError::new_err(text)
         })?;
         let name = self.full_name(number);
-        let tensors = self.memory.into_iter().map(Memory::tensor).collect::<PyResult<_>>()?;
+        let tensors = self.memory.into_iter().map(tensor).collect::<PyResult<_>>()?;
         Ok(Work::new(name, operation, tensors).on(SetId(set)))
     }
 
@@ -66,10 +76,8 @@ impl Named<'_> {
 
 impl Memory {
     fn tensor(self) -> PyResult<Tensor> {
-        let Self(code, dimensions, input, output) = self;
-        let dtype = DataType::from_code(code);
-        let dtype = dtype.ok_or_else(|| PyValueError::new_err(format!("{code} is not an element type")))?;
-        let shape = Shape(dimensions);
+        let Self(_, _, input, output) = self;
+        let (dtype, shape) = self.form()?;
         let bytes = shape.elements().and_then(|elements| elements.checked_mul(dtype.size()));
         let bytes = bytes.filter(|bytes| isize::try_from(*bytes).is_ok());
         let bytes = bytes.ok_or_else(|| PyValueError::new_err(format!("a tensor of shape {shape} is too large")))?;
@@ -79,6 +87,18 @@ impl Memory {
             input: memory::tensor(input, bytes),
             output: output.map(|address| memory::tensor(address, bytes)),
         })
+    }
+
+    fn elsewhere(self) -> PyResult<Tensor> {
+        let (dtype, shape) = self.form()?;
+        Ok(Tensor::new(dtype, shape, Vec::new()))
+    }
+
+    fn form(self) -> PyResult<(DataType, Shape)> {
+        let Self(code, dimensions, ..) = self;
+        let dtype = DataType::from_code(code);
+        let dtype = dtype.ok_or_else(|| PyValueError::new_err(format!("{code} is not an element type")))?;
+        Ok((dtype, Shape(dimensions)))
     }
 }
 

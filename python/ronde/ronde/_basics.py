@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import hashlib
+import json
 import os
 
 from ronde import _bootstrap, _control_channel, _settings
@@ -30,14 +31,14 @@ def _close_links():
 os.register_at_fork(after_in_child=_close_links)
 
 
-class _HostNames:
-    """Gathers what each rank says of its host, before there is a framework to ask for it."""
+class _Cards:
+    """Gathers a line of text from each rank, before there is a framework to ask for it."""
 
-    kind, details, name, is_group, process_set_id = "allgather", None, "ronde.hosts", False, 0
+    kind, details, name, is_group, process_set_id = "allgather", None, "ronde.cards", False, 0
 
-    def __init__(self, buffer):
-        self.buffer = buffer
-        self.memory = [(TYPE_CODES["uint8"], (1, len(buffer)), ctypes.addressof(buffer), None)]
+    def __init__(self, line):
+        self.buffer = ctypes.create_string_buffer(line, len(line))
+        self.memory = [(TYPE_CODES["uint8"], (len(line),), ctypes.addressof(self.buffer), None)]
 
 
 class Basics:
@@ -50,6 +51,7 @@ class Basics:
         self._has_timeline = False
         self._before_shutdown = []
         self._on_shutdown = []
+        self._on_start = {}
         self._is_registered = False
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -149,6 +151,10 @@ class Basics:
         """For frameworks that have operations in flight which nobody waits for."""
         self._before_shutdown.append(action)
 
+    def on_start(self, name, offer, take):
+        """For what ranks must know of each other in every ring: what `offer` returns goes to `take` of all, by rank."""
+        self._on_start[name] = offer, take
+
     def on_shutdown(self, action):
         self._on_shutdown.append(action)
 
@@ -170,14 +176,11 @@ class Basics:
 
     def _survey(self, info):
         """Who shares a host with whom: everybody tells, and what the launcher said goes first."""
-        own = hashlib.sha256(_settings.host_name().encode()).digest()
-        hosts = [own]
-        if self._size > 1:
-            told = ctypes.create_string_buffer(own, len(own))
-            outcome = self._engine.run(_HostNames(told), 0)
-            heard = ctypes.create_string_buffer(len(own) * self._size)
-            outcome.copy_to(0, ctypes.addressof(heard))
-            hosts = [heard.raw[at : at + len(own)] for at in range(0, len(heard), len(own))]
+        own = hashlib.sha256(_settings.host_name().encode()).hexdigest()
+        cards = self._exchange({"host": own, **{name: offer() for name, (offer, _) in self._on_start.items()}})
+        for name, (_, take) in self._on_start.items():
+            take([card.get(name) for card in cards])
+        hosts = [card["host"] for card in cards]
         order = list(dict.fromkeys(hosts))
         local = [rank for rank, host in enumerate(hosts) if host == own]
         local_rank = local.index(self._rank)
@@ -188,6 +191,15 @@ class Basics:
         self._cross_rank = _first(info.cross_rank, cross.index(own))
         self._cross_size = _first(info.cross_size, len(cross))
         self._is_homogeneous = len({hosts.count(host) for host in order}) == 1
+
+    def _exchange(self, card):
+        """What all ranks say of themselves."""
+        if self._size == 1:
+            return [card]
+        outcome = self._engine.run(_Cards(json.dumps(card).encode() + b"\n"), 0)
+        heard = ctypes.create_string_buffer(outcome.shapes[0][0])
+        outcome.copy_to(0, ctypes.addressof(heard))
+        return [json.loads(line) for line in heard.raw.splitlines()]
 
     def _ask(self, value):
         if self._engine is None:

@@ -40,6 +40,10 @@ class Operation:
 
     __slots__ = ("adapter", "details", "is_group", "kind", "memory", "name", "process_set_id", "results", "staged", "tensors")
 
+    def submit(self, engine, number):
+        """Puts it in; returns the engine's handle."""
+        return engine.submit(self, number)
+
     def result(self, outcome):
         """What the caller gets."""
         raise NotImplementedError
@@ -120,7 +124,7 @@ def start(operation):
     """Puts an operation in; returns its handle."""
     engine = basics.engine
     handle = next(_numbers)
-    _pending[handle] = engine.submit(operation, handle), operation
+    _pending[handle] = operation.submit(engine, handle), operation
     return handle
 
 

@@ -260,6 +260,17 @@ def tuning(env=os.environ):
     }
 
 
+def device_backends(env=os.environ):
+    """Of devices, by their names in torch, the backend of torch.distributed that is wanted for them; `host` for none."""
+    found = {}
+    for each in filter(None, (each.strip() for each in env.get("RONDE_DEVICE_BACKENDS", "").split(","))):
+        device, _, backend = each.partition(":")
+        if not device or not backend:
+            raise ValueError(f"RONDE_DEVICE_BACKENDS: `{each}` is no device with its backend, as in cuda:nccl")
+        found[device] = backend
+    return found
+
+
 def _addresses(names):
     """Addresses, separated by commas; the name of a network interface stands for those that it has here."""
     found = []

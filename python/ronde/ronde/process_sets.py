@@ -50,12 +50,16 @@ class ProcessSet:
 global_process_set = ProcessSet([])
 global_process_set.process_set_id = 0
 _registered = []
+# How often a number has been given to a set of this ring: numbers are used again.
+_uses: dict = {}
+_on_remove: list = []
 
 
 def begin(owner, wanted):
     """After init(): the set of all ranks is known, and the static sets are made, in the same order everywhere."""
     global_process_set.ranks = list(range(owner.size()))
     _registered.clear()
+    _uses.clear()
     seen = [global_process_set.ranks]
     for each in wanted:
         if each.ranks in seen:
@@ -76,8 +80,19 @@ basics.on_shutdown(end)
 
 def _add(process_set):
     process_set.process_set_id = basics.engine.add_process_set(process_set.ranks)
+    _uses[process_set.process_set_id] = uses(process_set.process_set_id) + 1
     _registered.append(process_set)
     return process_set
+
+
+def on_remove(action):
+    """For who works for a set: called with its number when it is gone."""
+    _on_remove.append(action)
+
+
+def uses(number):
+    """How often a set of this ring got this number; the same on all ranks."""
+    return _uses.get(number, 0)
 
 
 def _check_dynamic():
@@ -104,6 +119,8 @@ def remove_process_set(process_set):
     if not process_set.process_set_id:
         return False
     basics.engine.remove_process_set(process_set.process_set_id)
+    for action in _on_remove:
+        action(process_set.process_set_id)
     _registered.remove(process_set)
     process_set._invalidate()
     return True

@@ -122,7 +122,7 @@ impl Comm {
     /// What fusion is good for here: in memory a batch should stay in the caches.
     pub(crate) fn fusion_limits(&self, threshold: usize) -> Limits {
         let alone = if self.is_near() { MEGABYTE / 4 } else { 4 * MEGABYTE };
-        Limits { threshold: threshold.min(self.fusion_max()), alone }
+        Limits { threshold: threshold.min(self.fusion_max()), alone, device_threshold: threshold }
     }
 
     /// A threshold above this is the same as this.
@@ -195,6 +195,8 @@ impl Comm {
     pub(crate) fn part(&self, error: Option<&Error>) {
         self.wire.part(match error {
             Some(Error::Lost { rank, .. }) => Farewell::Lost(*rank),
+            // Others could wait in the same operation for ever.
+            Some(Error::Device(_)) => Farewell::Lost(self.ranks[self.me]),
             _ => Farewell::Left,
         });
     }

@@ -14,7 +14,13 @@ use std::{
 };
 
 use super::{
-    execute::Executor, execute_inline::execute_inline, group::Group, handle::Completion, stall::Watch, work::Tensor,
+    device::{Asked, DeviceBatch, is_elsewhere},
+    execute::Executor,
+    execute_inline::execute_inline,
+    group::Group,
+    handle::Completion,
+    stall::Watch,
+    work::{Tensor, Work},
 };
 use crate::{
     clock,
@@ -48,9 +54,16 @@ pub(super) struct Entry {
     pub(super) tensors: Vec<Tensor>,
     pub(super) completion: Arc<Completion>,
     pub(super) since: Instant,
+    /// By what the caller knows it, if it is done on a device.
+    pub(super) ticket: Option<u64>,
 }
 
 impl Entry {
+    pub(super) fn new(request: Arc<Request>, work: Work, completion: Arc<Completion>) -> Self {
+        let ticket = work.device.map(|device| device.ticket);
+        Self { request, tensors: work.tensors, completion, since: clock::now(), ticket }
+    }
+
     /// Refuses what could never be said in one round, and so would wait in front of all others for ever.
     pub(super) fn check(&self) -> Result<()> {
         let Request { kind, name, tensors, .. } = &*self.request;
@@ -79,6 +92,8 @@ pub(super) struct Driver {
 struct State {
     negotiator: Negotiator,
     entries: HashMap<Arc<str>, Entry>,
+    /// What has been agreed and is done on devices; some of it may be over.
+    elsewhere: Vec<Entry>,
     unsaid: VecDeque<Arc<Request>>,
     has_spoken: bool,
     limits: Limits,
@@ -106,6 +121,7 @@ impl Driver {
         let state = State {
             negotiator: Negotiator::new(comm.ranks.clone(), parts.cache_capacity),
             entries: HashMap::new(),
+            elsewhere: Vec::new(),
             unsaid: VecDeque::new(),
             has_spoken: false,
             limits: comm.fusion_limits(parts.fusion_threshold),
@@ -125,8 +141,9 @@ impl Driver {
 
     /// Turns the wheel until `is_enough`, or until nothing can be done any more.
     pub(super) fn drive(&mut self, group: &Group, deadline: Option<Instant>, is_enough: impl Fn() -> bool) {
-        while !is_enough() {
-            let done = if group.is_closing() { Err(Error::Shutdown(None)) } else { self.turn(group, deadline) };
+        while !is_enough() && self.comm.is_some() {
+            let broken = if group.is_closing() { Some(Error::Shutdown(None)) } else { group.broken() };
+            let done = broken.map_or_else(|| self.turn(group, deadline), Err);
             if let Err(error) = done {
                 return self.fail(group, &error);
             }
@@ -172,6 +189,12 @@ impl Driver {
         for entry in unseen.into_iter().chain(self.state.entries.drain().map(|(_, entry)| entry)) {
             group.finished(&entry.request.name, &entry.completion, Err(error.clone()));
         }
+        // A peer that leaves is done with what it has agreed to.
+        if !matches!(error, Error::Shutdown(Some(_))) {
+            for entry in self.state.elsewhere.drain(..) {
+                group.finished(&entry.request.name, &entry.completion, Err(error.clone()));
+            }
+        }
     }
 }
 
@@ -194,7 +217,7 @@ impl State {
             said.push(request);
         }
         let bytes: usize = said.iter().map(|request| request.bytes()).sum();
-        let can_carry = |request: &Arc<Request>| request.kind.can_be_inline(request.op);
+        let can_carry = |request: &Arc<Request>| request.can_be_inline();
         let message = RoundMessage {
             has_data: self.unsaid.is_empty() && bytes <= comm.data_max().min(room) && said.iter().all(can_carry),
             items: said.iter().map(|request| self.negotiator.item(comm.me, request)).collect(),
@@ -262,6 +285,10 @@ impl State {
 
     fn execute(&mut self, comm: &mut Comm, group: &Group, responses: Vec<Response>) -> Result<()> {
         for Batch(responses) in fuse(responses, self.limits) {
+            if responses.first().is_some_and(is_elsewhere) {
+                self.hand_over(comm.me, group, responses);
+                continue;
+            }
             let begun = clock::now();
             responses.iter().for_each(|response| self.parts.timeline.operation_begins(response));
             let (mut tensors, mut completions) = (Vec::new(), Vec::new());
@@ -287,6 +314,25 @@ impl State {
         }
         self.parts.timeline.flush();
         Ok(())
+    }
+
+    /// Gives operations to whoever can reach their tensors.
+    fn hand_over(&mut self, me: usize, group: &Group, responses: Vec<Response>) {
+        self.elsewhere.retain(|entry| !entry.completion.is_done());
+        let mut asked = Vec::with_capacity(responses.len());
+        for response in &responses {
+            self.parts.timeline.operation_begins(response);
+            self.parts.metrics.done(response, responses.len());
+            let Some(entry) = self.entries.remove(&response.name) else {
+                asked.push(Asked::default());
+                continue;
+            };
+            entry.completion.goes_elsewhere();
+            asked.push(Asked { ticket: entry.ticket, completion: Some(Arc::clone(&entry.completion)) });
+            self.elsewhere.push(entry);
+        }
+        let timeline = Arc::clone(&self.parts.timeline);
+        group.put_device_batch(DeviceBatch::new(responses, asked, me, group.this(), timeline));
     }
 
     fn account(&mut self, responses: &[Response], begun: Instant) {

@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
@@ -14,6 +14,7 @@ use std::{
 };
 
 use super::{
+    device::{Batches, DeviceBatch},
     driver::{Driver, Entry},
     handle::{Callback, Completion, Handle},
     work::{Done, Work},
@@ -34,6 +35,9 @@ const IN_FLIGHT_MAX: usize = 1 << 20;
 /// one after the other, are a mistake that must not go unnoticed only because the first was quick. A cycle of Horovod.
 const NAME_HELD: Duration = Duration::from_millis(1);
 
+/// For so long a device's failure may turn out to be that of a peer, whose end its connections notice at once.
+const BROKEN_FOR: Duration = Duration::from_millis(500);
+
 /// One process set, on one of its members.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -49,6 +53,10 @@ pub(crate) struct Group {
     wait_context: Arc<WaitContext>,
     pub(super) metrics: Arc<Metrics>,
     helper: Helper,
+    /// What is to be done on devices.
+    batches: Batches,
+    is_broken: AtomicBool,
+    this: Weak<Self>,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +65,8 @@ struct Inbox {
     /// Names that are taken, and some that have become free.
     names: BTreeMap<Arc<str>, Name>,
     failed: Option<Error>,
+    /// Why operations on a device cannot go on, and since when.
+    broken: Option<(Error, Instant)>,
 }
 
 #[derive(Debug)]
@@ -86,16 +96,20 @@ struct Helper {
 impl Group {
     pub(super) fn new(driver: Driver) -> Arc<Self> {
         let comm = driver.comm();
-        Arc::new(Self {
-            ranks: comm.ranks.clone(),
+        let (ranks, bell, wait_context) = (comm.ranks.clone(), comm.bell(), comm.wait_context());
+        Arc::new_cyclic(|this| Self {
+            ranks,
             inbox: Mutex::default(),
             has_new: AtomicBool::new(false),
             pending: AtomicUsize::new(0),
-            bell: comm.bell(),
-            wait_context: comm.wait_context(),
+            bell,
+            wait_context,
             metrics: driver.metrics(),
             driver: Mutex::new(driver),
             helper: Helper::default(),
+            batches: Batches::default(),
+            is_broken: AtomicBool::new(false),
+            this: Weak::clone(this),
         })
     }
 
@@ -104,7 +118,7 @@ impl Group {
         let request = Arc::new(work.request(&self.ranks)?);
         let completion = Arc::new(Completion::default());
         let name = Arc::clone(&request.name);
-        let entry = Entry { request, tensors: work.tensors, completion: Arc::clone(&completion), since: clock::now() };
+        let entry = Entry::new(request, work, Arc::clone(&completion));
         self.put(entry)?;
         if !is_awaited {
             self.call_helper();
@@ -119,7 +133,7 @@ impl Group {
             Err(error) => return callback.0(Err(error)),
         };
         let (completion, name) = (Arc::new(Completion::with_callback(callback)), Arc::clone(&request.name));
-        let entry = Entry { request, tensors: work.tensors, completion: Arc::clone(&completion), since: clock::now() };
+        let entry = Entry::new(request, work, Arc::clone(&completion));
         if let Err(error) = self.put(entry) {
             completion.finish(Err(error));
             return completion.call_back();
@@ -180,16 +194,70 @@ impl Group {
         }
     }
 
-    /// Called by the driver for everything that is done.
+    /// Called for everything that is done: by the driver, and by whoever works on a device, whom it may have given up.
     pub(super) fn finished(&self, name: &str, completion: &Completion, result: Result<Done>) {
-        self.pending.fetch_sub(1, Ordering::SeqCst);
         let mut inbox = lock(&self.inbox);
+        if completion.is_done() {
+            return;
+        }
+        if inbox.failed.is_none() {
+            self.pending.fetch_sub(1, Ordering::SeqCst);
+        }
         completion.finish(result);
         if inbox.names.get(name).is_some_and(|known| known.is_abandoned) {
             inbox.names.remove(name);
         }
         drop(inbox);
         completion.call_back();
+    }
+
+    /// Gives operations to whoever takes them.
+    pub(super) fn put_device_batch(&self, batch: DeviceBatch) {
+        self.batches.put(batch);
+    }
+
+    /// Where a batch says that it is done.
+    pub(super) fn this(&self) -> Weak<Self> {
+        Weak::clone(&self.this)
+    }
+
+    pub(super) fn take_device_batch(&self, timeout: Duration) -> Result<Option<DeviceBatch>> {
+        let failed = lock(&self.inbox).failed.clone();
+        // Peers that are done with everything may leave before this rank is.
+        let timeout = match failed {
+            Some(Error::Shutdown(Some(_))) => Duration::ZERO,
+            Some(error) => return Err(error),
+            None => timeout,
+        };
+        let batch = self.batches.take(timeout);
+        if batch.is_none() {
+            return failed.map_or(Ok(None), Err);
+        }
+        Ok(batch)
+    }
+
+    /// Ends the group for what a device could not do, unless it ends by itself: the reason may be a peer that is lost,
+    /// and who that is, its connections know.
+    pub(super) fn break_off(&self, reason: &str) {
+        lock(&self.inbox).broken.get_or_insert_with(|| (Error::Device(reason.to_owned()), clock::now()));
+        self.is_broken.store(true, Ordering::SeqCst);
+        self.call_helper();
+    }
+
+    /// Whether it has ended in the middle of something, and not because ranks left.
+    pub(super) fn is_broken(&self) -> bool {
+        let inbox = lock(&self.inbox);
+        inbox.broken.is_some() || inbox.failed.as_ref().is_some_and(|error| !matches!(error, Error::Shutdown(_)))
+    }
+
+    /// What the group ends by, if it is time.
+    pub(super) fn broken(&self) -> Option<Error> {
+        if !self.is_broken.load(Ordering::Relaxed) {
+            return None;
+        }
+        let inbox = lock(&self.inbox);
+        let (error, since) = inbox.broken.as_ref()?;
+        (clock::now().saturating_duration_since(*since) >= BROKEN_FOR).then(|| error.clone())
     }
 
     pub(super) fn has_new(&self) -> bool {
@@ -209,6 +277,8 @@ impl Group {
     pub(super) fn refuse(&self, error: &Error) -> Vec<Entry> {
         let mut inbox = lock(&self.inbox);
         inbox.failed.get_or_insert_with(|| error.clone());
+        // What goes on elsewhere needs nobody to drive.
+        self.pending.store(0, Ordering::SeqCst);
         std::mem::take(&mut inbox.new)
     }
 
@@ -216,14 +286,13 @@ impl Group {
     pub(super) fn wait(&self, completion: &Completion, deadline: Option<Instant>) -> bool {
         let _waiting = self.wait_context.begin_to_wait();
         let is_over = || deadline.is_some_and(|deadline| clock::now() >= deadline);
-        while !completion.is_done() {
+        // What is done elsewhere would end unseen while this thread drives.
+        let is_ours = || !completion.is_done() && !completion.is_elsewhere() && !is_over();
+        while is_ours() {
             let Some(mut driver) = try_lock(&self.driver) else { break };
-            driver.drive(self, deadline, || completion.is_done() || is_over());
+            driver.drive(self, deadline, || !is_ours());
             drop(driver);
             self.hand_over();
-            if completion.is_done() || is_over() {
-                break;
-            }
         }
         completion.is_done() || completion.wait(deadline)
     }

@@ -23,6 +23,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Completion {
     is_done: AtomicBool,
+    /// It has been agreed, and somebody else does it.
+    is_elsewhere: AtomicBool,
     /// The caller has asked, and was told that it is done.
     was_seen_done: AtomicBool,
     slot: Mutex<Slot>,
@@ -79,6 +81,15 @@ impl Completion {
 
     pub(super) fn is_done(&self) -> bool {
         self.is_done.load(Ordering::Acquire)
+    }
+
+    /// Driving the group does not bring it nearer to its end.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.is_elsewhere.load(Ordering::Acquire)
+    }
+
+    pub(super) fn goes_elsewhere(&self) {
+        self.is_elsewhere.store(true, Ordering::Release);
     }
 
     /// As [`Completion::is_done`], for the caller.

@@ -6,6 +6,7 @@
 
 mod agree;
 pub(crate) mod config;
+mod device;
 mod driver;
 mod execute;
 mod execute_inline;
@@ -22,6 +23,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use self::{
@@ -46,6 +48,7 @@ use crate::{
 };
 
 pub use self::{
+    device::{Device, DeviceBatch, DeviceOperation},
     handle::Handle,
     work::{Done, Operation, Output, Reduction, Tensor, Work},
 };
@@ -133,10 +136,27 @@ impl Engine {
         self.begin(work)?.wait(None).unwrap_or(Err(Error::Shutdown(None)))
     }
 
+    /// Takes the next operations that a set has agreed upon on tensors of a device; none if there are none in time.
+    ///
+    /// # Errors
+    /// If the set has ended.
+    pub fn take_device_batch(&self, set: SetId, timeout: Duration) -> Result<Option<DeviceBatch>> {
+        self.group(set, "Device")?.take_device_batch(timeout)
+    }
+
+    /// Whether the ring has ended in the middle of something, and not because ranks left.
+    pub fn is_broken(&self) -> bool {
+        self.all.is_broken()
+    }
+
     fn group_of(&self, work: &Work) -> Result<Arc<Group>> {
-        match work.set {
+        self.group(work.set, &work.operation.kind().title())
+    }
+
+    fn group(&self, set: SetId, purpose: &str) -> Result<Arc<Group>> {
+        match set {
             SetId::GLOBAL => Ok(Arc::clone(&self.all)),
-            set => self.registry.group(set, &work.operation.kind().title()),
+            set => self.registry.group(set, purpose),
         }
     }
 
@@ -178,6 +198,7 @@ impl Engine {
             tensors: Vec::new(),
             completion: Arc::clone(&completion),
             since: clock::now(),
+            ticket: None,
         };
         self.all.put(entry)?;
         self.all.call_helper();

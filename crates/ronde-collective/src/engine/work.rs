@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::device::Device;
 use crate::{
     buffer::Buffer,
     error::{Error, Result},
@@ -70,16 +71,24 @@ pub struct Work {
     pub operation: Operation,
     pub tensors: Vec<Tensor>,
     pub set: SetId,
+    /// Where the tensors are, if the engine cannot reach them: then they have no memory here.
+    pub device: Option<Device>,
 }
 
 impl Work {
     pub fn new(name: impl Into<Arc<str>>, operation: Operation, tensors: Vec<Tensor>) -> Self {
-        Self { name: name.into(), operation, tensors, set: SetId::GLOBAL }
+        Self { name: name.into(), operation, tensors, set: SetId::GLOBAL, device: None }
     }
 
     /// For the members of a process set alone.
     pub fn on(mut self, set: SetId) -> Self {
         self.set = set;
+        self
+    }
+
+    /// On tensors of a device, which somebody else works on as soon as it is agreed.
+    pub fn at(mut self, device: Device) -> Self {
+        self.device = Some(device);
         self
     }
 
@@ -89,9 +98,10 @@ impl Work {
         let name = if kind == Kind::Join { JOIN.into() } else { Arc::clone(&self.name) };
         let mut request = Request::new(kind, name);
         for tensor in &self.tensors {
-            tensor.check(kind)?;
+            tensor.check(kind, self.device.is_some())?;
             request.tensors.push(Spec { dtype: tensor.dtype, shape: tensor.shape.clone() });
         }
+        request.device = self.device.as_ref().map(|device| Arc::clone(&device.name));
         match &self.operation {
             Operation::Allreduce(reduction) => self.check_reduction(*reduction)?,
             Operation::Reducescatter(reduction) if !matches!(reduction.op, ReduceOp::Average | ReduceOp::Sum) => {
@@ -168,9 +178,10 @@ impl Operation {
 }
 
 impl Tensor {
-    fn check(&self, kind: Kind) -> Result<()> {
-        let elements = self.shape.elements().and_then(|elements| elements.checked_mul(self.dtype.size()));
-        if elements != Some(self.input.len()) {
+    fn check(&self, kind: Kind, is_elsewhere: bool) -> Result<()> {
+        let bytes = self.shape.elements().and_then(|elements| elements.checked_mul(self.dtype.size()));
+        let is_right = if is_elsewhere { bytes.is_some() } else { bytes == Some(self.input.len()) };
+        if !is_right {
             return Err(Error::Invalid(format!(
                 "a {} tensor of shape {} does not have {} bytes",
                 self.dtype,

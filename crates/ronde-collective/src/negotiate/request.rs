@@ -42,11 +42,6 @@ impl Kind {
         let (first, rest) = word.split_at(1);
         format!("{first}{}", rest.to_lowercase())
     }
-
-    /// Whether a result can be made from everybody's data by each rank itself.
-    pub(crate) fn can_be_inline(self, op: ReduceOp) -> bool {
-        !matches!(self, Self::Join | Self::AddSet | Self::RemoveSet) && op != ReduceOp::Adasum
-    }
 }
 
 /// The word of messages and timelines.
@@ -96,6 +91,8 @@ pub(crate) struct Request {
     pub(crate) ranks: Vec<Rank>,
     /// The process set that is removed.
     pub(crate) set: SetId,
+    /// Where the tensors are, if the engine cannot reach them.
+    pub(crate) device: Option<Arc<str>>,
 }
 
 impl Request {
@@ -111,7 +108,14 @@ impl Request {
             splits: Vec::new(),
             ranks: Vec::new(),
             set: SetId::GLOBAL,
+            device: None,
         }
+    }
+
+    /// Whether a result can be made from everybody's data by each rank itself.
+    pub(crate) fn can_be_inline(&self) -> bool {
+        let has_data = !matches!(self.kind, Kind::Join | Kind::AddSet | Kind::RemoveSet);
+        has_data && self.op != ReduceOp::Adasum && self.device.is_none()
     }
 
     /// Bytes of all tensors of this rank.
@@ -125,13 +129,15 @@ impl Request {
         let tensor = |Spec { shape, .. }: &Spec| 1 + sizes_len(&shape.0);
         let tensors: usize = self.tensors.iter().map(tensor).sum();
         let ranks: usize = self.ranks.iter().map(|rank| number_len(rank.0)).sum();
-        HEAD_MAX + self.name.len() + tensors + sizes_len(&self.splits) + ranks
+        let device = self.device.as_deref().map_or(0, str::len);
+        HEAD_MAX + self.name.len() + device + tensors + sizes_len(&self.splits) + ranks
     }
 
     pub(crate) fn write(&self, to: &mut Writer) {
         let kind = Kind::ALL.iter().position(|kind| *kind == self.kind).unwrap_or(0);
         to.size(kind).text(&self.name).number(u64::from(self.op.code()));
         to.float(self.prescale).float(self.postscale).size(self.root.0).number(u64::from(self.set.0));
+        to.text(self.device.as_deref().unwrap_or(""));
         to.size(self.tensors.len());
         for Spec { dtype, shape } in &self.tensors {
             to.number(u64::from(dtype.code()));
@@ -150,6 +156,7 @@ impl Request {
         (request.prescale, request.postscale) = (from.float()?, from.float()?);
         request.root = Rank(from.size()?);
         request.set = SetId(u32::try_from(from.number()?).ok()?);
+        request.device = Some(from.text()?).filter(|device| !device.is_empty()).map(Arc::from);
         request.tensors = from.list(|from| {
             Some(Spec { dtype: DataType::from_code(from.byte()?)?, shape: Shape(from.list(Reader::size)?) })
         })?;
@@ -160,8 +167,8 @@ impl Request {
 }
 
 /// Bytes of what a request says besides its lists: that it is one, its kind, its reduction, two factors; and a rank, a
-/// set and the lengths of the name and of two lists, ten bytes each at most.
-const HEAD_MAX: usize = 3 + 2 * 8 + 5 * 10;
+/// set and the lengths of the name, of the device's and of two lists, ten bytes each at most.
+const HEAD_MAX: usize = 3 + 2 * 8 + 6 * 10;
 
 /// Bytes that [`Writer::size`] writes.
 const fn number_len(value: usize) -> usize {

@@ -79,7 +79,7 @@ fn everybody_joins_and_the_last_one_is_named() {
 }
 
 fn limits(threshold: usize) -> Limits {
-    Limits { threshold, alone: 100 }
+    Limits { threshold, alone: 100, device_threshold: threshold }
 }
 
 fn agreed(requests: &[Arc<Request>]) -> Vec<Response> {
@@ -109,6 +109,9 @@ fn what_is_alike_and_small_goes_together() {
     check_fusion("a large one goes alone", &[a.clone(), sum("x", 30), b.clone()], 1000, &[&["a", "b"], &["x"]]);
     let product = with("p", |request| request.op = ReduceOp::Product);
     check_fusion("others are looked over", &[a.clone(), product, b.clone()], 100, &[&["a", "b"], &["p"]]);
+    let far = |name| with(name, |request| request.device = Some("gpu".into()));
+    let (near, c) = (a.clone(), c.clone());
+    check_fusion("places differ", &[near, far("f"), c, far("g")], 100, &[&["a", "c"], &["f", "g"]]);
     let doubled = with("d", |request| request.postscale = 2.0);
     check_fusion("factors differ", &[a, doubled], 100, &[&["a"], &["d"]]);
 }
@@ -157,6 +160,7 @@ proptest! {
         let mut request = Request::new(Kind::Alltoall, name);
         request.tensors = vec![Spec { dtype: DataType::BF16, shape: Shape(shape) }];
         (request.splits, request.prescale, request.set) = (splits, factor, SetId(set));
+        request.device = set.is_multiple_of(2).then(|| "gpu".into());
         let mut bytes = Writer::default();
         request.write(&mut bytes);
         prop_assert!(bytes.0.len() <= request.written_max());

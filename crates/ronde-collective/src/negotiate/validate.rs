@@ -51,6 +51,14 @@ fn compare(one: &Request, other: &Request) -> Result<(), String> {
             other.tensors.len()
         ));
     }
+    if one.device != other.device {
+        let place = |request: &Request| request.device.as_deref().unwrap_or("cpu").to_uppercase();
+        return Err(format!(
+            "Mismatched {kind} device selection: One rank specified device {}, but another rank specified device {}.",
+            place(one),
+            place(other)
+        ));
+    }
     for (one, other) in one.tensors.iter().zip(&other.tensors) {
         compare_tensors(kind, one, other)?;
     }

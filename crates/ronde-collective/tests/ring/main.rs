@@ -4,6 +4,7 @@
 
 mod agreement;
 mod basics;
+mod devices;
 mod fixture;
 mod large;
 mod loss;

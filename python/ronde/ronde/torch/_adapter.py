@@ -29,8 +29,8 @@ def memory(tensor):
     return code, tensor.shape, tensor.data_ptr()
 
 
-def stage(tensor, is_in_place):
-    """The tensor itself if the engine can reach it, else a copy in the machine's memory."""
+def plain(tensor, is_in_place):
+    """The tensor where it is, contiguous and without its gradient."""
     if checked(tensor).requires_grad:
         tensor = tensor.detach()
     if tensor.is_sparse:
@@ -38,9 +38,13 @@ def stage(tensor, is_in_place):
     is_contiguous = tensor.is_contiguous()
     if is_in_place and not is_contiguous:
         raise ValueError("an in-place operation needs a contiguous tensor")
-    if not _is_cpu(tensor):
-        return tensor.cpu()
     return tensor if is_contiguous else tensor.contiguous()
+
+
+def stage(tensor, is_in_place):
+    """The tensor itself if the engine can reach it, else a copy in the machine's memory."""
+    tensor = plain(tensor, is_in_place)
+    return tensor if _is_cpu(tensor) else tensor.cpu()
 
 
 def like(tensor, shape):

@@ -2,14 +2,15 @@
 
 import torch
 
-from ronde._operations import Average, Operations, Sum, run, start, synchronize
+from ronde._operations import Average, Sum, run, start, synchronize
 from ronde._operations import join as _join
 from ronde.process_sets import global_process_set
-from ronde.torch import _adapter
+from ronde.torch import _devices
+from ronde.torch._on_device import Operations
 
 # Those in place are the users' too; the others get their gradients in `_sync.py`.
-waiting = Operations(_adapter, run)
-_starting = Operations(_adapter, start)
+waiting = Operations(run)
+_starting = Operations(start)
 
 allgather_async = _starting.allgather
 allreduce_, allreduce_async, allreduce_async_ = waiting.allreduce_, _starting.allreduce, _starting.allreduce_
@@ -42,4 +43,5 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
 
 def join(device=-1):
     """Says that this rank has no more data; waits until nobody has, and returns the rank that was last."""
+    _devices.expect()
     return _join()

@@ -47,7 +47,7 @@ class Group(dist.ProcessGroup):
         self._coalesced = None
         self._barriers = itertools.count()
         try:
-            self._engine = _ring.form(store, "ronde/ring", rank, size, timeout)
+            self._engine, self._scope = _ring.form(store, "ronde/ring", rank, size, timeout)
         except (RuntimeError, ValueError) as error:
             raise error_of(f"rank {rank} of {size} cannot form the group", error) from None
 
@@ -206,7 +206,8 @@ class Group(dist.ProcessGroup):
         return self._do("allgather", None, described, opts, result, finish, sources)
 
     def allgather_coalesced(self, outputs, inputs, opts=None):
-        return self.allgather(outputs, inputs, opts)
+        """The same, but with a list of outputs for each member."""
+        return self.allgather([list(each) for each in zip(*outputs)], inputs, opts)
 
     def _check_received(self, outcome, index, like, count):
         received, wanted = math.prod(outcome.shapes[index]), count * unit(like)
@@ -321,7 +322,8 @@ class Group(dist.ProcessGroup):
         """A barrier through the store, so that who is missing can be named: the first member waits for each."""
         timeout = getattr(opts, "timeout", opts)
         timeout = timeout if timeout is not None and timeout.total_seconds() > 0 else self.timeout
-        prefix = f"ronde/barrier/{next(self._barriers)}"
+        # Another group may have had this store and this name.
+        prefix = f"ronde/barrier/{self._scope}/{next(self._barriers)}"
         deadline = time.monotonic() + timeout.total_seconds()
         if self.rank() != 0:
             self.store.set(f"{prefix}/{self.rank()}", "")

@@ -59,7 +59,7 @@ class Lane:
         store.set(own, "")
         try:
             self._look_for(other)
-            return _ring.form(store, key, self._side, 2, self._group.timeout)
+            return _ring.form(store, key, self._side, 2, self._group.timeout)[0]
         finally:
             # Whoever has the store may be gone by now.
             with contextlib.suppress(RuntimeError):

@@ -41,7 +41,8 @@ def forget():
 
 
 def form(store, key, rank, size, timeout):
-    """Forms a ring of those who call this with the same store and key; returns this member's engine."""
+    """Forms a ring of those who call this with the same store and key; returns this member's engine, and a name that
+    no other ring has."""
     offer = None
     if size > 1:
         offer = _agree(store, key, rank, timeout)
@@ -52,7 +53,7 @@ def form(store, key, rank, size, timeout):
     if size > 1 and rank == 0:
         # Everybody has read it, and a group of the same name may be formed once more.
         store.delete_key(key)
-    return engine
+    return engine, offer["scope"] if offer else "alone"
 
 
 def _agree(store, key, rank, timeout):
