@@ -61,7 +61,7 @@ pub fn tell(seen: &Seen<'_>) -> Story {
     moments.extend(troubles::of_scalers(seen, facts.submitted));
     let warnings = troubles::of_events(seen.events, &moments);
     moments.extend(warnings);
-    moments.sort_by_key(|moment| (moment.time, moment.what));
+    moments.sort_by_key(|moment| (moment.time, moment.what.place()));
     let (start, end) = (times.started, times.ended.unwrap_or(seen.now));
     Story {
         version: story::VERSION,

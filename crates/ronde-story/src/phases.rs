@@ -103,7 +103,7 @@ fn wait(record: &PhaseRecord, since: Timestamp, next: Option<Timestamp>, now: Ti
 
 fn start(facts: &Facts, record: &PhaseRecord, sizes: &[Size], has_run: bool) -> Moment {
     let since = record.since.0;
-    let count = sizes::soon_after(sizes, since).unwrap_or(record.pods);
+    let count = sizes::at(sizes, since, facts.unit).unwrap_or(record.pods);
     let with = if count > 0 { format!(" with {}", counted(count, facts.unit)) } else { String::new() };
     let text = if has_run { format!("ran again{with}") } else { format!("started{with}") };
     Moment::new(since, What::Started, text)
@@ -123,8 +123,7 @@ pub fn placing(facts: &Facts, pods: &[Pod]) -> Option<Moment> {
     let list = nodes.iter().take(NODES_MAX).map(|(node, count)| format!("{node} ({count})")).collect::<Vec<_>>();
     let more = nodes.len().saturating_sub(NODES_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let total = counted(i32::try_from(placed.len()).unwrap_or(i32::MAX), "pod");
-    Some(Moment::new(last, What::Placed, format!("{total} placed on {}{more}", list.join(", "))))
+    Some(Moment::new(last, What::Placed, format!("placed on {}{more}", list.join(", "))))
 }
 
 /// More nodes than a person reads.

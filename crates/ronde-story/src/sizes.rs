@@ -30,9 +30,10 @@ fn changes(job: &TrainingJob) -> &[SizeChange] {
     job.status.as_ref().map_or(&[], |status| &status.sizes)
 }
 
-/// Returns the size that a job had when the pods that started together had.
-pub fn soon_after(sizes: &[Size], time: Timestamp) -> Option<i32> {
-    let so_far = sizes.iter().take_while(|size| size.time.duration_since(time) <= TOGETHER);
+/// Returns the size that a job had at a time; of a job of Volcano when the pods that start together had.
+pub fn at(sizes: &[Size], time: Timestamp, unit: &str) -> Option<i32> {
+    let margin = if unit == "pod" { TOGETHER } else { SignedDuration::ZERO };
+    let so_far = sizes.iter().take_while(|size| size.time.duration_since(time) <= margin);
     so_far.last().map(|size| size.count).filter(|count| *count > 0)
 }
 
@@ -125,7 +126,6 @@ fn of_changes(changes: &[SizeChange]) -> Vec<Moment> {
 
 fn why(change: &SizeChange) -> String {
     match (change.reason.as_str(), change.message.as_str()) {
-        ("ScaleOut" | "ScaleIn", message) => format!("{} {message}", change.reason),
         ("WorkersJoined" | "WorkersLeft", "") => String::new(),
         (reason, "") => reason.to_owned(),
         (_, message) => message.to_owned(),
@@ -161,7 +161,7 @@ fn of_new_pods(pods: &[Pod], facts: &Facts, sizes: &[Size]) -> Vec<Moment> {
     starts.sort_unstable();
     starts.dedup_by(|later, earlier| later.duration_since(*earlier) <= TOGETHER);
     let told = |start: &Timestamp| {
-        let count = soon_after(sizes, *start)?;
+        let count = at(sizes, *start, facts.unit)?;
         Some(Moment::new(*start, What::Grew, format!("grew to {}", counted(count, facts.unit))))
     };
     starts.iter().filter_map(told).collect()

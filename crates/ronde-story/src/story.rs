@@ -51,8 +51,8 @@ pub struct Moment {
     pub text: String,
 }
 
-/// What kind of thing happened, in the order in which those of one second are told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+/// What kind of thing happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum What {
     Submitted,
@@ -82,6 +82,21 @@ pub struct Sample {
     pub time: Timestamp,
     pub step: u64,
     pub loss: f64,
+}
+
+impl What {
+    /// Returns where it is told among what happened in the same second; of one place the order is that of the status.
+    pub fn place(self) -> u8 {
+        match self {
+            Self::Submitted => 0,
+            Self::Lost | Self::Grew | Self::Shrank | Self::Trouble => 1,
+            Self::Suspended | Self::Resumed | Self::Restarted => 2,
+            Self::Waited => 3,
+            Self::Placed => 4,
+            Self::Started => 5,
+            Self::Ended => 6,
+        }
+    }
 }
 
 impl Moment {
