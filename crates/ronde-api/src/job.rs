@@ -9,7 +9,7 @@ use k8s_openapi::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Duration;
+use crate::{Duration, PhaseRecord};
 
 kind! {
     /// A batch job: a gang of pods in one or more tasks.
@@ -206,6 +206,9 @@ pub struct JobStatus {
     /// When the job was last in which phase, the newest at the end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<JobCondition>,
+    /// The phases the job was in lately, the newest at the end. Not Volcano's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseRecord>,
 }
 
 /// The phase of a job, and why.

@@ -8,7 +8,7 @@
 //! the methods beside them answer in enums.
 //!
 //! Inside: one file per kind with its raw types; `names.rs` is every label and name that users rely on; `flags.rs`
-//! reads the arguments of plugins; `schedule.rs` says when CronJobs are due; `rules/` are defaults and faults, one file per kind; `crd/` makes the definitions
+//! reads the arguments of plugins; `schedule.rs` says when CronJobs are due; `history.rs` bounds what a status remembers; `rules/` are defaults and faults, one file per kind; `crd/` makes the definitions
 //! in `crds/`, which are also embedded in the program.
 
 #[macro_use]
@@ -21,6 +21,7 @@ pub mod crd;
 mod cron_job;
 mod duration;
 pub mod flags;
+pub mod history;
 mod hyper_node;
 mod job;
 mod job_flow;
@@ -36,6 +37,7 @@ pub use self::{
     command::Command,
     cron_job::{ConcurrencyPolicy, CronJob, CronJobSpec, CronJobStatus, CronJobTemplate},
     duration::{Duration, DurationError},
+    history::PhaseRecord,
     hyper_node::{
         ExactMatch, HyperNode, HyperNodeMember, HyperNodeMemberSelector, HyperNodeSpec, HyperNodeStatus, MemberType,
         RegexMatch,

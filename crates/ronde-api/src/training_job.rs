@@ -1,7 +1,7 @@
 //! TrainingJob: a launcher and workers whose number may change while they train.
 //!
 //! The kinds and fields are those of et-operator. What is ours beside them is in the status only: `reason` and `message`, the
-//! `sizes` the job has had, and `elastic`, what the controller must know again after a `kill -9`.
+//! `sizes` and `phases` the job has had, and `elastic`, what the controller must know again after a `kill -9`.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta:
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Duration, DurationError, ElasticCondition, Scaling, ScalingWay, names, rules::PODS_MAX};
+use crate::{Duration, DurationError, ElasticCondition, PhaseRecord, Scaling, ScalingWay, names, rules::PODS_MAX};
 
 kind! {
     /// A training job whose number of workers may change while it runs.
@@ -134,6 +134,9 @@ pub struct TrainingJobStatus {
     /// The sizes the job has had lately and why they changed, the newest at the end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<SizeChange>,
+    /// The phases the job was in lately, the newest at the end; a change of size is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseRecord>,
     /// What the controller must know and cannot see.
     pub elastic: ElasticMemory,
 }

@@ -37,7 +37,8 @@ pub use self::{
     },
     work::{
         Amounts, CascadeArg, DeleteArgs, JobArgs, JobVerb, JobVerbArgs, ListArgs, LogsArgs, QueueArgs, QueueCreateArgs,
-        QueueDefragmentArgs, QueueDeleteArgs, QueueGetArgs, QueueListArgs, QueueStateArgs, QueueVerb, WaitArgs,
+        QueueDefragmentArgs, QueueDeleteArgs, QueueGetArgs, QueueListArgs, QueueStateArgs, QueueVerb, StoryArgs,
+        StoryOutput, WaitArgs,
     },
 };
 use crate::{arena::JobType, failure::EXIT_CODES};
@@ -74,6 +75,8 @@ pub enum Verb {
     /// List jobs, and why they wait or have failed.
     #[command(alias = "ls")]
     List(ListArgs),
+    /// Tell the story of a job: what it waited for, its sizes and why, its losses, its end.
+    Story(StoryArgs),
     /// Add workers to an elastic job while it trains.
     Scaleout(ScaleoutArgs),
     /// Remove workers from an elastic job while it trains.

@@ -4,7 +4,7 @@
 //! the terminal, the files and the signals of one machine.
 //!
 //! Inside: `args.rs` is the whole command line; `demo/`, `up/`, `down/`, `status.rs`, `doctor/`, `backup/`, `apply.rs`, `delete.rs`,
-//! `get.rs` (with `show.rs` for one job), `list.rs`, `logs/`, `job.rs`, `queue/` and `install/` (charts, through
+//! `get.rs` (with `show.rs` for one job), `list.rs`, `logs/`, `story.rs`, `job.rs`, `queue/` and `install/` (charts, through
 //! Helm) are the verbs, and arena's `submit/`, `scale.rs`, `attach.rs`, `suspend.rs`, `prune.rs`, `top.rs`; `arena/`
 //! is what the names `arena` and `kubectl-ronde` change (arguments before they are parsed, types of jobs); in `submit/`, `check.rs` finds
 //! every fault, `sight.rs` what pods will not see, and `training.rs` and `batch.rs` build, purely; `jobs/any.rs` is a
@@ -60,6 +60,7 @@ mod scale;
 mod show;
 mod signals;
 mod status;
+mod story;
 mod submit;
 mod suspend;
 mod table;
@@ -172,6 +173,7 @@ fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Get(args) => get::run(&args, context),
         Verb::List(args) => list::run(&args, context),
         Verb::Logs(args) => logs::run(&args, context),
+        Verb::Story(args) => story::run(&args, context),
         Verb::Job(args) => job::run(&args, context),
         Verb::Queue(args) => queue::run(&args, context),
         Verb::Flow(args) => cron::flow(&args, context),

@@ -15,8 +15,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use ronde_api::{
-    ElasticMemory, ReplicaStatus, RestartPolicy, SizeChange, TrainingJobDisruption, TrainingJobPhase as Phase,
-    TrainingJobStatus,
+    ElasticMemory, PhaseRecord, ReplicaStatus, RestartPolicy, SizeChange, TrainingJobDisruption,
+    TrainingJobPhase as Phase, TrainingJobStatus, history,
     names::elastic::{self as names, conditions as types},
 };
 use ronde_runtime::pods::{disruption::Disruption, state::PodState, time};
@@ -28,8 +28,6 @@ use super::{
 };
 use crate::reconcile::{Cause, JobEvent, apply::FAILED_CREATE};
 
-/// How many sizes a status remembers; each takes about 150 bytes.
-const SIZES_MAX: usize = 20;
 /// How long the launcher waits for workers that are on their way although enough run: they come within seconds, and a
 /// ring that is formed once is better than one that is formed anew for each of them.
 const START_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
@@ -440,11 +438,8 @@ impl<'a> StatusBuilder<'a> {
 
     /// Returns what keeps the job from running, the most telling first.
     fn why_it_waits(&self) -> Cause {
-        if let Some(refusal) = &self.seen.refusal {
-            return Cause::new(FAILED_CREATE, refusal);
-        }
-        if let Some((reason, message)) = self.seen.gang_waits() {
-            return Cause::new(reason, message);
+        if let Some(cause) = self.obstacle_of_all() {
+            return cause;
         }
         if !self.seen.is_admitted() {
             return Cause::new(conditions::WORKERS_WAIT, "waiting for its queue");
@@ -453,10 +448,29 @@ impl<'a> StatusBuilder<'a> {
         if !missing.is_empty() {
             return Cause::new(conditions::WORKERS_WAIT, missing);
         }
-        let trouble = self.seen.launcher(&self.status.elastic).and_then(Member::trouble);
-        let message =
-            trouble.map_or("waiting for the launcher".to_owned(), |it| format!("the launcher: {}", it.message));
+        let message = self.trouble_of_launcher().unwrap_or_else(|| "waiting for the launcher".to_owned());
         Cause::new(conditions::WORKERS_WAIT, message)
+    }
+
+    /// Returns what is in the way of the job, if it is more than that its pods are on their way.
+    fn obstacle(&self) -> Option<Cause> {
+        let waits = |message| Cause::new(conditions::WORKERS_WAIT, message);
+        self.obstacle_of_all()
+            .or_else(|| self.trouble_of_workers().map(waits))
+            .or_else(|| self.trouble_of_launcher().map(waits))
+    }
+
+    /// Returns what keeps all pods from running.
+    fn obstacle_of_all(&self) -> Option<Cause> {
+        if let Some(refusal) = &self.seen.refusal {
+            return Some(Cause::new(FAILED_CREATE, refusal));
+        }
+        self.seen.gang_waits().map(|(reason, message)| Cause::new(reason, message))
+    }
+
+    fn trouble_of_launcher(&self) -> Option<String> {
+        let trouble = self.seen.launcher(&self.status.elastic).and_then(Member::trouble)?;
+        Some(format!("the launcher: {}", trouble.message))
     }
 
     /// Says which of the wanted workers do not run, and why the first of them does not.
@@ -468,15 +482,22 @@ impl<'a> StatusBuilder<'a> {
         if runs >= wanted {
             return String::new();
         }
-        let waiting = || self.status.target_workers.iter().filter(|name| !running(name));
-        let worker = |name: &String| self.seen.worker(memory, name).cloned();
-        let unplaced =
-            waiting().next().and_then(|name| Some(format!("{name} waits: {}", worker(name)?.unschedulable()?)));
-        let trouble = || waiting().find_map(|name| Some(format!("{name}: {}", worker(name)?.trouble()?.message)));
-        match self.seen.refusal.clone().or(unplaced).or_else(trouble) {
+        match self.seen.refusal.clone().or_else(|| self.trouble_of_workers()) {
             Some(why) => format!("{runs} of {wanted} workers are running; {why}"),
             None => format!("{runs} of {wanted} workers are running"),
         }
+    }
+
+    /// Says why the first of the workers that do not run does not.
+    fn trouble_of_workers(&self) -> Option<String> {
+        let worker = |name: &String| self.seen.worker(&self.status.elastic, name).cloned();
+        let waiting = || {
+            let runs = |name: &String| worker(name).is_some_and(|worker| worker.is_running());
+            self.status.target_workers.iter().filter(move |name| !runs(name))
+        };
+        let unplaced =
+            waiting().next().and_then(|name| Some(format!("{name} waits: {}", worker(name)?.unschedulable()?)));
+        unplaced.or_else(|| waiting().find_map(|name| Some(format!("{name}: {}", worker(name)?.trouble()?.message))))
     }
 
     fn enter(&mut self, phase: Phase, type_: &str, cause: Cause) {
@@ -493,6 +514,7 @@ impl<'a> StatusBuilder<'a> {
         self.tally();
         self.status.replicas = i32::try_from(self.status.current_workers.len()).unwrap_or(i32::MAX);
         self.status.selector = pod::worker_selector(self.seen.job);
+        self.remember_phase();
         self.remember_size();
         if self.seen.job.status.as_ref() != Some(&self.status) {
             self.status.last_reconcile_time = Some(time(self.now));
@@ -523,6 +545,26 @@ impl<'a> StatusBuilder<'a> {
         }
     }
 
+    fn remember_phase(&mut self) {
+        let phase = match self.phase() {
+            Phase::Scaling => Phase::Running,
+            other => other,
+        };
+        let status = &self.status;
+        let usual = || Cause::new(&status.reason, status.message.clone());
+        let Cause { reason, message } = self.why.clone().unwrap_or_else(usual);
+        let obstacle = if is_live(phase) { self.obstacle() } else { None };
+        let record = PhaseRecord {
+            phase: phase.to_string(),
+            since: time(self.now),
+            reason,
+            message,
+            obstacle: obstacle.map(|cause| cause.message).unwrap_or_default(),
+            pods: status.replicas,
+        };
+        history::remember(&mut self.status.phases, record);
+    }
+
     fn remember_size(&mut self) {
         let workers = i32::try_from(self.status.current_workers.len()).unwrap_or(i32::MAX);
         let before = self.status.sizes.last().map_or(0, |size| size.workers);
@@ -532,7 +574,7 @@ impl<'a> StatusBuilder<'a> {
         let usual = if workers > before { "WorkersJoined" } else { "WorkersLeft" };
         let Cause { reason, message } = self.why.take().unwrap_or_else(|| Cause::new(usual, ""));
         self.status.sizes.push(SizeChange { time: time(self.now), workers, reason, message });
-        let surplus = self.status.sizes.len().saturating_sub(SIZES_MAX);
+        let surplus = self.status.sizes.len().saturating_sub(history::SIZES_MAX);
         self.status.sizes.drain(..surplus);
     }
 }

@@ -19,7 +19,8 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use ronde_api::{
-    Action, Command, Duration, Event, JobCondition, JobPhase, JobStatus, names, rules::job as rules_of_jobs,
+    Action, Command, Duration, Event, JobCondition, JobPhase, JobStatus, PhaseRecord, history, names,
+    rules::job as rules_of_jobs,
 };
 use ronde_runtime::pods::{disruption::Disruption, time};
 
@@ -437,6 +438,21 @@ impl<'a> StatusBuilder<'a> {
         (state.reason, state.message) = (said.reason, said.message);
     }
 
+    fn remember_phase(&mut self) {
+        let state = self.status.state.clone();
+        let Some(phase) = state.phase else { return };
+        let obstacle = rules::obstacle(self.seen, &self.memory, phase).filter(|_| is_live(phase));
+        let record = PhaseRecord {
+            phase: phase.to_string(),
+            since: state.last_transition_time.unwrap_or_else(|| time(self.now)),
+            reason: state.reason,
+            message: state.message,
+            obstacle: obstacle.map(|cause| cause.message).unwrap_or_default(),
+            pods: self.status.running,
+        };
+        history::remember(&mut self.status.phases, record);
+    }
+
     fn enter(&mut self, phase: JobPhase, cause: Cause) {
         let now = time(self.now);
         let state = &mut self.status.state;
@@ -458,6 +474,7 @@ impl<'a> StatusBuilder<'a> {
     pub fn finish(mut self) -> (JobStatus, Memory, Vec<JobEvent>, Option<SignedDuration>) {
         let was = self.seen.job.status.as_ref().and_then(|status| status.state.phase);
         Tally::of_job(self.seen, &self.memory).write(&mut self.status, was);
+        self.remember_phase();
         self.memory.write(&mut self.status);
         (self.status, self.memory, self.events, self.look_again)
     }

@@ -189,6 +189,36 @@ impl LogsArgs {
 }
 
 #[derive(Debug, Clone, ClapArgs)]
+pub struct StoryArgs {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
+    /// Name of the job.
+    #[arg(value_name = "JOB")]
+    pub name: String,
+
+    /// Namespace to look in [default: the context's].
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// Type of the job, if several jobs have its name.
+    #[arg(short = 'T', long = "type", value_name = "TYPE")]
+    pub job_type: Option<JobType>,
+
+    /// Output format; `svg` is a picture of its sizes and its loss.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: StoryOutput,
+}
+
+/// The forms of a story.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StoryOutput {
+    Text,
+    Json,
+    Svg,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
 #[command(disable_help_subcommand = true)]
 pub struct JobArgs {
     #[command(subcommand)]

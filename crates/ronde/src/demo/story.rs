@@ -20,7 +20,6 @@ use crate::{client, failure::Failure, jobs::any, submit::sight};
 /// The training, as the workers call it.
 pub const SCRIPT: &str = "numpy_elastic.py";
 const TRAINING: &str = include_str!("../../../../examples/numpy_elastic.py");
-const PICTURE: &str = include_str!("../../../../examples/demo/picture.py");
 /// More than anybody waits for: the story ends the training, however fast the machine is.
 const STEPS: &str = "1000000";
 const JOB: &str = "demo";
@@ -55,7 +54,7 @@ pub async fn tell(stage: &Stage, python: &Python, picture: &Path) -> Act {
     stage.title("It ends as if nothing had happened.");
     let log = story.finish().await?;
     story.compare(&log).await?;
-    story.draw(&log, picture).await?;
+    story.draw(picture).await?;
 
     stage.title("Stop it. Pods, links, mounts and control groups are gone.");
     stage.run(&["down", "--delete-data"]).await?;
@@ -165,7 +164,7 @@ impl Story<'_> {
         };
         self.stage.until("the job to end", has_ended).await?;
         self.stage.run(&["get", JOB]).await?;
-        Ok(self.stage.ask(&["logs", JOB, "--timestamps"]).await?)
+        Ok(self.stage.ask(&["logs", JOB]).await?)
     }
 
     /// Trains again with one process, which has to come to the same result.
@@ -181,12 +180,13 @@ impl Story<'_> {
         Err(DemoError::Different { elastic: elastic.to_owned(), alone: alone.to_owned() }.into())
     }
 
-    async fn draw(&self, log: &str, picture: &Path) -> Act {
-        fs::write(self.stage.path("job/picture.py"), PICTURE).map_err(files)?;
-        fs::write(self.stage.path("job/log"), log).map_err(files)?;
-        let drawn = self.run_python(&["picture.py", "log", &picture.display().to_string()]).await?;
-        self.stage.line(drawn.trim_end());
-        self.stage.line(&format!("  the same as a picture: {}", picture.display()));
+    /// Shows the story of the job, also as a picture.
+    async fn draw(&self, picture: &Path) -> Act {
+        self.stage.run(&["story", JOB]).await?;
+        let drawn = self.stage.ask(&["story", JOB, "--output=svg"]).await?;
+        let fail = |source| DemoError::Picture { path: picture.to_owned(), source };
+        fs::write(picture, drawn).map_err(fail)?;
+        self.stage.line(&format!("\nits picture: {}", picture.display()));
         Ok(())
     }
 

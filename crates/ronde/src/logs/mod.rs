@@ -4,7 +4,7 @@
 //! the words of kubectl. `pod/NAME`, `vcjob/NAME`, `--task` and `--index` leave no doubt.
 
 pub mod job;
-mod stream;
+pub mod stream;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;

@@ -46,6 +46,12 @@ impl Wanted {
         }
     }
 
+    /// The last lines of a container so far, each with its time in front.
+    pub fn last_lines(namespace: &str, pod: &str, container: Option<String>, lines: u64) -> Self {
+        let all = Self::new(&LogsArgs { container, timestamps: true, ..LogsArgs::default() }, namespace, pod);
+        Self { tail: Some(lines), ..all }
+    }
+
     fn path(&self) -> String {
         let pod = objects::path::<Pod>(Some(&self.namespace), Some(&self.pod));
         let mut path = format!("{pod}/log?follow={}", self.follow);
@@ -113,6 +119,7 @@ pub async fn copy_lines(
     }
 }
 
-fn broken(error: std::io::Error) -> ClientError {
+/// Says that a log broke off.
+pub fn broken(error: std::io::Error) -> ClientError {
     ClientError::Unreachable { source: error.into() }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use insta::assert_snapshot;
+use serde_json::Value;
 
 use crate::sandbox::Sandbox;
 
@@ -106,6 +107,29 @@ fn jobs_are_listed_shown_read_and_deleted() {
         "list",
     ]);
     assert_snapshot!("jobs_delete", seen);
+}
+
+#[test]
+fn the_story_of_a_job_is_told_while_it_waits_and_after_its_end() {
+    let jobs = Jobs::start();
+    jobs.apply("big", 3, ENDLESS);
+    jobs.0.until("story big", "message   needs 3 pods × 3 cpu; 0 of 2 nodes fit");
+    jobs.apply("lm", 1, r#"echo "Step #10    Loss: 2.5"; echo "Step #20    Loss: 0.5"; sleep 1"#);
+    jobs.0.until("story lm", "completed after");
+    let seen = |line: &str| String::from_utf8(jobs.0.run(line).stdout).unwrap();
+    let told = seen("story lm");
+    for part in ["job       lm (Job)", "progress  step 20, loss 0.5000", "submitted to queue default: 3 pods", "loss"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let story: Value = serde_json::from_str(&seen("story lm -o json")).unwrap();
+    assert_eq!((&story["version"], &story["phase"]), (&1.into(), &"Completed".into()));
+    assert_eq!(story["samples"].as_array().unwrap().len(), 2, "{story}");
+    let picture = seen("story lm -o svg");
+    assert!(
+        picture.starts_with("<svg ") && picture.contains("<polyline") && picture.ends_with("</svg>\n"),
+        "{picture}"
+    );
+    assert_snapshot!("jobs_story", jobs.transcripts(&["story none", "story lm -o xml", "story lm -T pytorchjob"]));
 }
 
 #[test]

@@ -62,6 +62,10 @@ fn a_launcher_that_its_node_has_ended_begins_anew() {
     assert!(world.status().message.starts_with(why), "{:?}", world.status());
     world.pass(20);
     assert_eq!((world.phase(), world.hosts().as_str()), (Some(Phase::Running), "0 1 2"));
+    let phases = world.status().phases;
+    let known: Vec<&str> = phases.iter().map(|phase| phase.phase.as_str()).collect();
+    assert_eq!(known, ["Created", "Running", "Created", "Running"]);
+    assert_eq!(phases[2].message, format!("the launcher was {why}"), "the status remembers why it began anew");
 }
 
 #[test]

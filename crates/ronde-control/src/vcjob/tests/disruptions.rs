@@ -109,6 +109,12 @@ fn a_job_that_is_preempted_more_often_than_it_may_fail_lives_and_says_who_it_was
     assert_eq!(told.collect::<Vec<_>>(), ["pod j-w-0 was preempted by hi (priority high)"; 5]);
     assert_eq!(world.status().retry_count, 0);
     assert_eq!(world.phases.last().map(String::as_str), Some("Completed"));
+    let phases = world.status().phases;
+    let known: Vec<&str> = phases.iter().map(|phase| phase.phase.as_str()).collect();
+    assert_eq!(known[..5], ["Pending", "Running", "Restarting", "Pending", "Running"]);
+    assert_eq!((known.len(), known[17]), (18, "Completed"), "the status remembers all of it");
+    assert_eq!(phases[2].message, "RestartJob: pod j-w-0 was preempted by hi (priority high)");
+    assert_eq!((phases[3].obstacle.as_str(), phases[4].pods), ("needs 2 cpu", 2));
 }
 
 /// The others fail because one of them is gone; those that are made afterwards have no such excuse.
