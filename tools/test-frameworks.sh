@@ -20,10 +20,10 @@ try() {
     local environment files=("python/tests/test_${1%%-[0-9]*}.py")
     case $1 in
     jax | tensorflow) files+=(python/tests/test_keras.py) ;;
-    keras-torch) files=(python/tests/test_keras.py python/tests/test_torch_distributed{,_elastic}.py) ;;
+    keras-torch) files=(python/tests/test_keras.py python/tests/test_torch_{devices,distributed{,_elastic}}.py) ;;
     torch)
         # Newer than what the machine may have: the environment that Keras needs.
-        files=(python/tests/test_torch_distributed{,_elastic}.py)
+        files=(python/tests/test_torch_{devices,distributed{,_elastic}}.py)
         set -- keras-torch "${@:2}"
         ;;
     esac

@@ -253,13 +253,15 @@ def test_a_rank_that_fails_or_dies_in_the_middle_ends_the_others_at_once(ring, h
 
     left = "0 2" if how == "dies" else "0 1 2"
     results = ring(3).run(body, check=False, HOW=how, TOLD=str(tmp_path / "told"), LEFT=left)
-    for rank, (code, output) in enumerate(results):
-        if rank == 1 and how == "dies":
-            assert code == -9, output
-            continue
-        assert code == 0, output
-        expected = "gloo: out of memory" if rank == 1 else "lost rank 1"
-        assert expected in output, output
+    codes, outputs = zip(*results)
+    said = "\n".join(f"rank {rank}: {output}" for rank, output in enumerate(outputs))
+    assert codes == ((0, -9, 0) if how == "dies" else (0, 0, 0)), said
+    if how == "fails":
+        assert "lost rank 1" in outputs[0] and "lost rank 1" in outputs[2], said
+        assert "gloo: out of memory" in outputs[1], said
+    else:
+        # Gloo hears of it before the process is gone; on a busy machine long before.
+        assert re.search("lost rank|gloo", outputs[0]) and re.search("lost rank|gloo", outputs[2]), said
 
 
 def test_a_training_goes_on_when_a_worker_dies(job, tmp_path):

@@ -35,8 +35,8 @@ const IN_FLIGHT_MAX: usize = 1 << 20;
 /// one after the other, are a mistake that must not go unnoticed only because the first was quick. A cycle of Horovod.
 const NAME_HELD: Duration = Duration::from_millis(1);
 
-/// For so long a device's failure may turn out to be that of a peer, whose end its connections notice at once.
-const BROKEN_FOR: Duration = Duration::from_millis(500);
+/// For so long a device's failure may turn out to be that of a peer, whose end is noticed once its process is gone.
+const BROKEN_FOR: Duration = Duration::from_secs(1);
 
 /// One process set, on one of its members.
 #[derive(Debug)]

@@ -165,7 +165,8 @@ impl Shm {
     /// Fails if there is no point in waiting for a peer, by what the members have written.
     fn check_words(&self, awaited: usize) -> Result<()> {
         if let Some(lost) = self.load(Layout::ABORT).checked_sub(1) {
-            return Err(lost_rank(Rank(usize::try_from(lost).unwrap_or(usize::MAX))));
+            let rank = Rank(usize::try_from(lost).unwrap_or(usize::MAX));
+            return Err(Error::Lost { rank, reason: "it was reported lost".to_owned() });
         }
         if self.load(Layout::left(awaited)) != 0 {
             return Err(Error::Shutdown(Some(self.ranks[awaited])));

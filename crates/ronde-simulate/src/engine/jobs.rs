@@ -314,7 +314,7 @@ impl Simulation<'_> {
         let (by, reclaimed) = match why {
             Some(Eviction::Preempted { by }) => (by, false),
             Some(Eviction::Reclaimed { by }) => (by, true),
-            None | Some(Eviction::Incomplete) => return,
+            None | Some(Eviction::Moved { .. } | Eviction::Incomplete) => return,
         };
         let is_same = |last: &&mut Preemption| last.at == self.now && last.job == job && last.by == *by;
         match self.preemptions.last_mut().filter(is_same) {

@@ -321,7 +321,7 @@ class Group(dist.ProcessGroup):
     def monitored_barrier(self, opts=None, wait_all_ranks=False):
         """A barrier through the store, so that who is missing can be named: the first member waits for each."""
         timeout = getattr(opts, "timeout", opts)
-        timeout = timeout if timeout is not None and timeout.total_seconds() > 0 else self.timeout
+        timeout = timeout if timeout is not None and timeout.total_seconds() >= 0 else self.timeout
         # Another group may have had this store and this name.
         prefix = f"ronde/barrier/{self._scope}/{next(self._barriers)}"
         deadline = time.monotonic() + timeout.total_seconds()
