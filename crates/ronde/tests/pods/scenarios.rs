@@ -58,6 +58,11 @@ fn any_change_of_the_chart_is_an_upgrade() {
 }
 
 #[test]
+fn defragment() {
+    check("defragment");
+}
+
+#[test]
 fn ends() {
     check("ends");
 }
@@ -113,6 +118,7 @@ fn every_scenario_is_run() {
             "chart",
             "chart_host_network",
             "chart_of_version_1",
+            "defragment",
             "ends",
             "faults",
             "flows",
