@@ -331,3 +331,128 @@ fn a_job_that_is_deleted_does_not_run_again() {
     assert!(world.at(11).is_empty());
     assert!(world.active().is_empty());
 }
+
+/// What a CronJob can be in; its controller has no phases of its own.
+const STATES: [&str; 7] =
+    ["idle", "a run is active", "a run waits", "a run is refused", "suspended", "wrong", "deleted"];
+
+/// A world that has come to a state in the minute 25.
+fn world_in(state: &str) -> World {
+    let mut world = World::new(&json!({"concurrencyPolicy": "Forbid"}));
+    world.refusal = (state == "a run is refused").then(|| "exceeded quota".to_owned());
+    world.cron.spec.suspend = Some(state == "suspended");
+    world.at(if state == "idle" { 5 } else { 20 });
+    if state == "a run is active" {
+        world.at(24);
+        world.becomes(20, JobPhase::Running);
+    }
+    match state {
+        "idle" => {
+            world.at(20);
+            world.becomes(20, JobPhase::Completed);
+        }
+        "a run waits" => drop(world.at(30)),
+        "wrong" => {
+            world.becomes(20, JobPhase::Completed);
+            world.cron.spec.schedule = "often".to_owned();
+        }
+        "deleted" => world.cron.metadata.deletion_timestamp = Some(Time(world.now)),
+        _ => {}
+    }
+    world.at(if state == "a run waits" { 35 } else { 25 });
+    world
+}
+
+#[test]
+fn whatever_happens_in_any_state_has_its_answer() {
+    type Row = (&'static str, fn(&mut World));
+    let rows: [Row; 7] = [
+        ("the next run is due", |world| world.now = time(START) + SignedDuration::from_mins(40)),
+        ("its job completes", |world| complete(world, JobPhase::Completed)),
+        ("its job is aborted", |world| complete(world, JobPhase::Aborted)),
+        ("its job is deleted", |world| world.jobs.clear()),
+        ("it is suspended", |world| world.cron.spec.suspend = Some(true)),
+        ("it is resumed", |world| world.cron.spec.suspend = Some(false)),
+        ("what was refused is allowed", |world| world.refusal = None),
+    ];
+    let mut found = String::new();
+    for (what, happens) in rows {
+        found += &format!("{what}\n");
+        for state in STATES {
+            let mut world = world_in(state);
+            happens(&mut world);
+            let (jobs, active) = (world.settle(), world.active());
+            let (missed, reason) = (world.status().missed_runs, &world.status().reason);
+            found += format!("  {state}: jobs {jobs:?}, active {active:?}, missed {missed} {reason}").trim_end();
+            found.push('\n');
+        }
+    }
+    assert_eq!(found, ANSWERS);
+}
+
+/// What there is afterwards: jobs and runs by their minutes.
+const ANSWERS: &str = "\
+the next run is due
+  idle: jobs [20, 40], active [40], missed 2
+  a run is active: jobs [20], active [20], missed 1 JobAlreadyActive
+  a run waits: jobs [20], active [20], missed 1 JobAlreadyActive
+  a run is refused: jobs [], active [40], missed 3 FailedCreate
+  suspended: jobs [], active [], missed 0
+  wrong: jobs [20], active [], missed 1 InvalidCronJob
+  deleted: jobs [20], active [20], missed 1
+its job completes
+  idle: jobs [20], active [], missed 1
+  a run is active: jobs [20], active [], missed 1
+  a run waits: jobs [20, 30], active [30], missed 1
+  a run is refused: jobs [], active [20], missed 1 FailedCreate
+  suspended: jobs [], active [], missed 0
+  wrong: jobs [20], active [], missed 1 InvalidCronJob
+  deleted: jobs [20], active [], missed 1
+its job is aborted
+  idle: jobs [20], active [20], missed 1
+  a run is active: jobs [20], active [20], missed 1
+  a run waits: jobs [20], active [20], missed 1 JobAlreadyActive
+  a run is refused: jobs [], active [20], missed 1 FailedCreate
+  suspended: jobs [], active [], missed 0
+  wrong: jobs [20], active [20], missed 1 InvalidCronJob
+  deleted: jobs [20], active [20], missed 1
+its job is deleted
+  idle: jobs [], active [], missed 1
+  a run is active: jobs [], active [], missed 1
+  a run waits: jobs [30], active [30], missed 1
+  a run is refused: jobs [], active [20], missed 1 FailedCreate
+  suspended: jobs [], active [], missed 0
+  wrong: jobs [], active [], missed 1 InvalidCronJob
+  deleted: jobs [], active [], missed 1
+it is suspended
+  idle: jobs [20], active [], missed 1
+  a run is active: jobs [20], active [20], missed 1
+  a run waits: jobs [20], active [20], missed 1
+  a run is refused: jobs [], active [20], missed 1 FailedCreate
+  suspended: jobs [], active [], missed 0
+  wrong: jobs [20], active [], missed 1 InvalidCronJob
+  deleted: jobs [20], active [20], missed 1
+it is resumed
+  idle: jobs [20], active [], missed 1
+  a run is active: jobs [20], active [20], missed 1
+  a run waits: jobs [20], active [20], missed 1 JobAlreadyActive
+  a run is refused: jobs [], active [20], missed 1 FailedCreate
+  suspended: jobs [20], active [20], missed 1
+  wrong: jobs [20], active [], missed 1 InvalidCronJob
+  deleted: jobs [20], active [20], missed 1
+what was refused is allowed
+  idle: jobs [20], active [], missed 1
+  a run is active: jobs [20], active [20], missed 1
+  a run waits: jobs [20], active [20], missed 1 JobAlreadyActive
+  a run is refused: jobs [20], active [20], missed 1
+  suspended: jobs [], active [], missed 0
+  wrong: jobs [20], active [], missed 1 InvalidCronJob
+  deleted: jobs [20], active [20], missed 1
+";
+
+/// Lets the last job come to a phase.
+fn complete(world: &mut World, phase: JobPhase) {
+    if let Some(last) = world.jobs.keys().next_back().map(|name| minute(name)) {
+        world.becomes(last, phase);
+    }
+}

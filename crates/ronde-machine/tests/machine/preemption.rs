@@ -13,6 +13,7 @@ use futures::{
     future::{pending, ready},
 };
 use http::Method;
+use jiff::Timestamp;
 use k8s_openapi::api::{
     core::v1::{Namespace, Pod},
     scheduling::v1::PriorityClass,
@@ -21,7 +22,8 @@ use kube::{
     ResourceExt as _,
     api::{DeleteParams, ListParams},
 };
-use ronde_api::{Job, JobPhase, JobStatus, TrainingJob, TrainingJobPhase, TrainingJobStatus};
+use ronde_api::{Job, JobPhase, JobStatus, PodGroup, Queue, TrainingJob, TrainingJobPhase, TrainingJobStatus};
+use ronde_control::scheduling::objects::groups;
 use ronde_runtime::pods::{is_deleted, phase};
 use serde_json::json;
 use tokio::{
@@ -258,6 +260,38 @@ async fn a_training_job_that_is_preempted_waits_and_trains_again() -> anyhow::Re
     let alive = alive.iter().filter(|pod| phase(pod) == "Running" && !is_deleted(pod)).count();
     assert_eq!(alive, 3, "a launcher and two workers");
     delete(&world.cluster.api::<TrainingJob>(), "lm").await?;
+    running.stop().await;
+    world.end().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_runs_for_its_time_before_it_is_preempted_whoever_starts_anew() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let running = world.cluster.control().await?;
+    let queues = world.cluster.all::<Queue>();
+    let there = || async { Ok(queues.get_opt("default").await?) };
+    within("there is a queue", SOON, there).await?;
+    patch(&queues, "default", json!({"spec": {"minRuntime": "5m"}})).await?;
+    world.submit("low", "").await?;
+    world.wait_for("low", JobPhase::Running).await?;
+    world.submit("hi", "high").await?;
+    let told = || async {
+        let groups = world.cluster.api::<PodGroup>().list(&ListParams::default()).await?.items;
+        let sentences = groups.iter().filter_map(groups::unschedulable).map(|told| told.message.clone());
+        Ok(sentences.into_iter().find(|message| message.contains("; may preempt `default/low-")))
+    };
+    let (sentence, _) = within("it says when it may", SOON, told).await?;
+    let until: Timestamp = sentence.rsplit(' ').next().unwrap_or_default().parse()?;
+    sleep(Duration::from_secs(120)).await;
+    assert_eq!(world.status("low").await?.state.phase, Some(JobPhase::Running), "its time is not over");
+    running.kill();
+    let running = world.cluster.control().await?;
+    let minutes = Duration::from_secs(300);
+    let preempted = || async { Ok((world.status("low").await?.state.phase == Some(JobPhase::Pending)).then_some(())) };
+    within("low makes room", minutes, preempted).await?;
+    assert!(world.cluster.clock.now() >= until, "not before the time that was told");
+    world.wait_for("hi", JobPhase::Running).await?;
     running.stop().await;
     world.end().await;
     Ok(())

@@ -34,7 +34,7 @@ fn every_verb_explains_itself() {
     let all = all.into_iter().chain(more).chain(rest);
     assert_snapshot!("help_training", all.map(|line| sandbox.transcript(line)).collect::<Vec<_>>().join("\n"));
     let all = ["queue --help", "queue list --help", "queue get --help", "queue create --help", "queue close --help"];
-    let all = all.into_iter().chain(["queue delete --help"]);
+    let all = all.into_iter().chain(["queue defragment --help", "queue delete --help"]);
     assert_snapshot!("help_queues", all.map(|line| sandbox.transcript(line)).collect::<Vec<_>>().join("\n"));
     let all = ["flow --help", "flow list --help", "flow get -h", "flow create -h", "flow delete -h"];
     let all = all.into_iter().chain(["cron --help", "cron list -h", "cron suspend --help", "cron tfjob -h"]);

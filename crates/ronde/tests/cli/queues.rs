@@ -30,6 +30,8 @@ fn queues_are_created_shown_and_deleted() {
         "queue get gpu",
         "queue get gpu -o name",
         "queue get none",
+        "queue defragment",
+        "queue defragment none --dry-run",
         "queue delete gpu",
         "queue delete team -q",
         "queue delete team",

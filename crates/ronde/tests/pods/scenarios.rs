@@ -63,6 +63,11 @@ fn changes() {
 }
 
 #[test]
+fn defragment() {
+    check("defragment");
+}
+
+#[test]
 fn ends() {
     check("ends");
 }
@@ -119,6 +124,7 @@ fn every_scenario_is_run() {
             "chart_host_network",
             "chart_of_version_1",
             "changes",
+            "defragment",
             "ends",
             "faults",
             "flows",
