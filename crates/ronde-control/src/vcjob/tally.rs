@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ronde_api::{JobPhase, JobStatus, PodPhase, TaskStatus};
+use ronde_api::{JobPhase, JobStatus, PhaseRecord, PodPhase, TaskStatus};
 use ronde_runtime::pods::state::PodState;
 
 use super::{member::Member, memory::Memory, observed::Observed};
@@ -94,6 +94,7 @@ pub fn is_recount(before: &JobStatus, after: &JobStatus) -> bool {
         unknown: 0,
         terminating: 0,
         task_status_count: BTreeMap::new(),
+        phases: status.phases.iter().map(|record| PhaseRecord { pods: 0, ..record.clone() }).collect(),
         ..status.clone()
     };
     uncounted(before) == uncounted(after)
