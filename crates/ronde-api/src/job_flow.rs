@@ -285,6 +285,13 @@ impl JobFlow {
     }
 }
 
+impl FlowHttpGet {
+    /// Returns the header to send along. Clients in Go write an empty one where none was given.
+    pub fn header(&self) -> Option<&HTTPHeader> {
+        self.http_header.as_ref().filter(|header| !header.name.is_empty() || !header.value.is_empty())
+    }
+}
+
 impl JobFlowSpec {
     pub fn job_retain_policy(&self) -> RetainPolicy {
         self.job_retain_policy.parse().unwrap_or(RetainPolicy::Retain)

@@ -98,7 +98,7 @@ fn check_http(get: &FlowHttpGet, path: &str, faults: &mut Faults) {
     if get.path.chars().any(|c| c.is_control() || c == ' ') {
         faults.invalid(format!("{path}.path"), "must not have spaces or control characters");
     }
-    let Some(header) = &get.http_header else { return };
+    let Some(header) = get.header() else { return };
     faults.name(&format!("{path}.httpHeader.name"), &header.name, is_http_header_name);
     if header.value.chars().any(char::is_control) {
         faults.invalid(format!("{path}.httpHeader.value"), "must not have control characters");
@@ -257,6 +257,17 @@ mod tests {
         let probe = json!({"httpGetList": [{"port": 80}], "taskStatusList": [{"phase": "Running"}]});
         let flows = json!([{"name": "a"}, {"name": "b", "dependsOn": {"targets": ["a"], "probe": probe}}]);
         check("a good one", &validate(&flow(&json!({"flows": flows}))), &[]);
+    }
+
+    #[test]
+    fn an_empty_header_as_clients_in_go_write_it_is_none() {
+        let checked = |header: Value| {
+            let probe = json!({"httpGetList": [{"port": 80, "httpHeader": header}]});
+            let flows = json!([{"name": "a"}, {"name": "b", "dependsOn": {"targets": ["a"], "probe": probe}}]);
+            validate(&flow(&json!({"flows": flows}))).len()
+        };
+        assert_eq!(checked(json!({"name": "", "value": ""})), 0);
+        assert_eq!(checked(json!({"name": "", "value": "x"})), 1, "a value without a name is a mistake");
     }
 
     #[test]

@@ -328,7 +328,7 @@ fn target_questions(seen: &ObservedFlow<'_>, flow: &Flow, target: &str) -> Optio
         Some(())
     };
     for get in &probe.http_get_list {
-        let header = get.http_header.as_ref().map(|header| (header.name.clone(), header.value.clone()));
+        let header = get.header().map(|header| (header.name.clone(), header.value.clone()));
         add(&get.task_name, get.port, Some(HttpQuestion { path: get.path.clone(), header }))?;
     }
     for tcp in &probe.tcp_socket_list {
