@@ -32,23 +32,42 @@ enum Running {
 
 impl Cluster {
     pub async fn ronde(program: &Path) -> anyhow::Result<Self> {
+        Self::up(program, &[]).await
+    }
+
+    /// Our API server alone.
+    pub async fn bare(program: &Path) -> anyhow::Result<Self> {
+        Self::up(program, &["--nodes", "0"]).await
+    }
+
+    async fn up(program: &Path, more: &[&str]) -> anyhow::Result<Self> {
         let cluster =
             Self { running: Running::Ronde { program: program.canonicalize()? }, folder: tempfile::tempdir()? };
-        let up = cluster.command(&["up", "--detach", "--listen", "127.0.0.1:0"]).stderr(Stdio::inherit()).status();
+        let mut up = cluster.command(&["up", "--detach", "--listen", "127.0.0.1:0"]);
+        let up = up.args(more).stderr(Stdio::inherit()).status();
         anyhow::ensure!(up.await?.success(), "ronde up failed");
         Ok(cluster)
     }
 
     /// The script says what it does, and cleans up after itself when it fails.
     pub async fn kubernetes(script: &Path) -> anyhow::Result<Self> {
-        let cluster = Self { running: Running::Kubernetes { script: script.to_owned() }, folder: tempfile::tempdir()? };
-        let up = cluster.command(&["up"]).status().await?;
+        Self::kubernetes_in(script, tempfile::tempdir()?, "").await
+    }
+
+    /// The same in a folder, with options of the API server.
+    pub async fn kubernetes_in(script: &Path, folder: TempDir, options: &str) -> anyhow::Result<Self> {
+        let cluster = Self { running: Running::Kubernetes { script: script.to_owned() }, folder };
+        let up = cluster.command(&["up"]).env("RONDE_APISERVER_OPTIONS", options).status().await?;
         anyhow::ensure!(up.success(), "{} up failed", script.display());
         Ok(cluster)
     }
 
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub async fn client(&self) -> anyhow::Result<Client> {

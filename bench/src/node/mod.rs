@@ -6,7 +6,7 @@
 
 pub mod cluster;
 pub mod load;
-mod usage;
+pub mod usage;
 
 use std::path::Path;
 
