@@ -131,10 +131,14 @@ bench-frameworks: preflight ## Measure training and sums through TensorFlow and 
 	@for name in tensorflow jax; do \
 	PYTHONPATH="$$(tools/python-tree.sh release)" "$$(e2e/environment.sh $$name)/bin/python" bench/frameworks.py; done
 
-bench-gang: preflight ## Measure gangs on a real API server from the first request to the last node, beside a bare loop
-	cargo build $(LOCKED) --release -p ronde -p ronde-bench
-	@release="$$(tools/target-dir.sh)/release"; \
-	"$$release/ronde-bench" gang --ronde "$$release/ronde" --kubernetes e2e/kubernetes.sh
+bench-cluster: preflight ## Measure jobs on a real API server with simulated nodes beside a bare loop, and beside a scheduler of yours (BENCH="--peer 'NAME=COMMAND'", BENCH="--help" lists more)
+	cargo build $(LOCKED) --profile quick -p ronde -p ronde-bench
+	@built="$$(tools/target-dir.sh)/quick"; "$$built/ronde-bench" cluster --ronde "$$built/ronde" \
+	--kubernetes e2e/kubernetes.sh --kwok "$$(e2e/peers.sh path kwok)" e2e/kwok/stages.yaml $(BENCH)
+
+bench-memory: preflight ## Measure what an operator keeps in memory for each pod and node
+	cargo build $(LOCKED) --profile quick -p ronde -p ronde-bench
+	@built="$$(tools/target-dir.sh)/quick"; "$$built/ronde-bench" memory --ronde "$$built/ronde" $(BENCH)
 
 bench-elastic: preflight ## Measure how long a training stands still when ranks die, come and go (needs NumPy), beside Horovod if HOROVOD_PYTHON has it
 	cargo build $(LOCKED) --release -p ronde-launch -p ronde-python -p ronde-bench

@@ -4,11 +4,12 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result; the rest is progress")]
 
 mod apiserver;
+mod cluster;
 mod collective;
 mod elastic;
 mod flows;
-mod gang;
 mod images;
+mod memory;
 mod node;
 mod scheduler;
 mod table;
@@ -43,8 +44,8 @@ enum What {
     /// One rank of the above.
     #[command(hide = true)]
     CollectiveRank(collective::RankArgs),
-    /// Gangs from the first request until all pods have nodes, on a real API server, beside a bare loop.
-    Gang(gang::Options),
+    /// Jobs from the first request until all pods have nodes, on a real API server, beside a bare loop and other schedulers.
+    Cluster(cluster::Options),
     /// Elastic jobs: how long a training stands still when ranks die, come and go.
     Elastic(elastic::Options),
     /// Flows of many jobs and many CronJobs: time, requests and memory per job as they grow.
@@ -58,6 +59,8 @@ enum What {
         #[arg(long)]
         kubelet: PathBuf,
     },
+    /// What an operator keeps in memory for each pod and node.
+    Memory(memory::Options),
     /// The node beside kubelet with containerd: starts, ends, memory, exec and logs of pods.
     Node {
         /// The ronde program to measure.
@@ -81,10 +84,11 @@ async fn main() -> anyhow::Result<()> {
         What::Apiserver { ronde, kubernetes, rounds } => apiserver::run(&ronde, kubernetes.as_deref(), rounds).await,
         What::Collective(options) => collective::run(&options),
         What::CollectiveRank(args) => collective::run_rank(&args),
-        What::Gang(options) => gang::run(&options).await,
+        What::Cluster(options) => cluster::run(&options).await,
         What::Elastic(options) => elastic::run(&options),
         What::Flows(options) => flows::run(&options).await,
         What::Images { ronde, kubelet } => images::run(&ronde, &kubelet).await,
+        What::Memory(options) => memory::run(&options).await,
         What::Node { ronde, kubelet } => node::run(&ronde, &kubelet).await,
         What::Scheduler { rounds } => scheduler::run(rounds),
     }

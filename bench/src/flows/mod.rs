@@ -4,7 +4,8 @@
 //! Pods end as soon as they have a node. Processor time and requests do not depend on what else the machine does.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
+    process::Stdio,
     time::{Duration, Instant},
 };
 
@@ -18,10 +19,13 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tokio::{process::Child, time::sleep};
+use tokio::{
+    process::{Child, Command},
+    time::sleep,
+};
 
 use crate::{
-    gang::{make_nodes, request, start_operator},
+    cluster::{load::request, surroundings::make_nodes},
     node::{
         cluster::Cluster,
         usage::{processor_seconds, proportional_kilobytes},
@@ -39,6 +43,8 @@ const WIDTH: usize = 10;
 /// How often it is looked which pods have a node.
 const LOOK: Duration = Duration::from_millis(100);
 const LIMIT: Duration = Duration::from_secs(3600);
+/// What is there when the operator has begun.
+const QUEUE: &str = "/apis/scheduling.volcano.sh/v1beta1/queues/default";
 
 #[derive(Args)]
 pub struct Options {
@@ -223,4 +229,16 @@ fn job() -> Value {
     let pod =
         json!({"spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}});
     json!({"tasks": [{"name": "w", "replicas": 1, "template": pod}]})
+}
+
+async fn start_operator(program: &Path, kubeconfig: &Path, client: &Client) -> anyhow::Result<Child> {
+    let mut command = Command::new(program);
+    command.arg("operator").arg("--kubeconfig").arg(kubeconfig).stderr(Stdio::null()).kill_on_drop(true);
+    let operator = command.spawn()?;
+    let begun = Instant::now();
+    while client.request_text(request(Method::GET, QUEUE, Vec::new())?).await.is_err() {
+        anyhow::ensure!(begun.elapsed() < LIMIT, "the operator does not begin");
+        sleep(LOOK).await;
+    }
+    Ok(operator)
 }

@@ -58,14 +58,23 @@ impl Cluster {
 
     /// The script says what it does, and cleans up after itself when it fails.
     pub async fn kubernetes(script: &Path) -> anyhow::Result<Self> {
-        let cluster = Self { running: Running::Kubernetes { script: script.to_owned() }, folder: tempfile::tempdir()? };
-        let up = cluster.command(&["up"]).status().await?;
+        Self::kubernetes_in(script, tempfile::tempdir()?, "").await
+    }
+
+    /// The same in a folder, with options of the API server.
+    pub async fn kubernetes_in(script: &Path, folder: TempDir, options: &str) -> anyhow::Result<Self> {
+        let cluster = Self { running: Running::Kubernetes { script: script.to_owned() }, folder };
+        let up = cluster.command(&["up"]).env("RONDE_APISERVER_OPTIONS", options).status().await?;
         anyhow::ensure!(up.success(), "{} up failed", script.display());
         Ok(cluster)
     }
 
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub async fn client(&self) -> anyhow::Result<Client> {

@@ -90,6 +90,21 @@ impl Usage {
     }
 }
 
+/// What a group of processes has used.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Group {
+    pub cpu_seconds: f64,
+    pub memory_mb: f64,
+}
+
+/// Returns what the processes of a group use, and have used since they began.
+pub fn group_of(leader: u32) -> Group {
+    let all = all_pids().unwrap_or_default().into_iter();
+    let members: Vec<u32> = all.filter(|pid| stat_field(*pid, 2) == Some(leader)).collect();
+    let ticks: f64 = members.iter().filter_map(|pid| ticks_of(*pid)).sum();
+    Group { cpu_seconds: ticks / TICKS_PER_SECOND, memory_mb: megabytes(&members) }
+}
+
 fn all_pids() -> anyhow::Result<Vec<u32>> {
     let names = std::fs::read_dir("/proc").context("no /proc")?.filter_map(|entry| Some(entry.ok()?.file_name()));
     Ok(names.filter_map(|name| name.to_str()?.parse().ok()).collect())

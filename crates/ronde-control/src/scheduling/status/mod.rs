@@ -190,13 +190,9 @@ pub async fn write_queues(ctx: &Ctx, state: &mut State) -> bool {
     }
     state.queues_due = None;
     state.queues_told = Some(now);
-    let mut changes = queue_changes(ctx, state);
-    // Who was written last comes last: every one has its turn.
-    let behind = changes.partition_point(|(name, _)| state.queue_told.as_ref().is_some_and(|told| name <= told));
-    changes.rotate_left(behind);
-    let has_more = changes.len() > QUEUES_MAX;
-    changes.truncate(QUEUES_MAX);
-    state.queue_told = changes.last().filter(|_| has_more).map(|(name, _)| name.clone());
+    let (changes, last) = queues::take_turns(queue_changes(ctx, state), state.queue_told.as_ref(), QUEUES_MAX);
+    let has_more = last.is_some();
+    state.queue_told = last;
     let written = stream::iter(changes).map(async |(name, change)| write_queue(ctx, &name, change).await);
     let went_well = written.buffer_unordered(WRITES_MAX).fold(true, async |well, is_done| well && is_done).await;
     if has_more || !went_well {
