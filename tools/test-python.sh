@@ -19,5 +19,5 @@ built=$(tools/target-dir.sh)/debug
 export PYTHONPATH OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 export RONDE_HOROVODRUN=$built/horovodrun RONDE_BINARY=$built/ronde
 # Trainings with PyTorch take their time: those are for `make test-python`.
-exec "$python" -m pytest -q -p no:cacheprovider python/tests/test_{basics,data,frameworks,numpy,start,elastic,launch,runner}.py \
+exec "$python" -m pytest -q -p no:cacheprovider python/tests/test_{basics,data,frameworks,numpy,report,start,elastic,launch,runner}.py \
     -k 'not digits_are_learned and not no_sample_is_lost'

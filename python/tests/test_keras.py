@@ -21,6 +21,23 @@ def backend(request):
     return {"KERAS_BACKEND": request.param, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
+def test_a_training_reports_its_progress(ring, backend):
+    def body():
+        import horovod.keras as hvd
+        import keras
+
+        hvd.init()
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        model.compile(optimizer=keras.optimizers.SGD(0.01), loss="mse")
+        x = np.ones((64, 4), "float32")
+        callback = hvd.callbacks.ReportCallback(batch_size=8)
+        model.fit(x, x.sum(1, keepdims=True), batch_size=8, epochs=2, verbose=0, callbacks=[callback])
+
+    (_, first), (_, second) = ring(2).run(body, **backend)
+    assert "Step #16    Loss: " in first and "Samples/s: " in first, first
+    assert "Step #" not in second, second
+
+
 def test_a_model_trains_alike_on_all_ranks_and_goes_on_after_it_was_saved(ring, tmp_path, backend):
     def body():
         import horovod.keras as hvd

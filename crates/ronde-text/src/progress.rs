@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn lines_of_trainings_are_understood() {
         check("Step #340    Loss: 0.047924", Some((340, 0.047_924)));
-        check("[1]<stdout>:Step #10\tLoss: 2.302585", Some((10, 2.302_585)));
+        check("[1]<stdout>:Step #10\tLoss: 2.25", Some((10, 2.25)));
         check("step 7, loss=1.5e-3, 120 images/s", Some((7, 0.0015)));
         check("Step: 12 Loss: 3.", Some((12, 3.0)));
         check("Epoch 1 step [100] - loss: 0.5", Some((100, 0.5)));

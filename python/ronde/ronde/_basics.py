@@ -16,6 +16,7 @@ from ronde._ronde import (
     link_descriptors,
     log_to_stderr,
 )
+from ronde._report import report
 
 _NOT_STARTED = "Horovod has not been initialized; use hvd.init()."
 
@@ -245,6 +246,8 @@ class Basics:
         """What the engine has counted since init()."""
         return self.engine.metrics()
 
+    report = staticmethod(report)
+
     def _get_process_set_ids_and_ranks(self):
         return self.engine.process_sets()
 
@@ -302,6 +305,7 @@ NAMES = [
     "start_timeline",
     "stop_timeline",
     "metrics",
+    "report",
     "mpi_threads_supported",
     "mpi_enabled",
     "mpi_built",

@@ -5,7 +5,7 @@ import types
 import numpy as np
 
 from ronde import numpy as arrays
-from ronde._basics import basics
+from ronde._basics import basics, report
 from ronde.keras._variables import assign, bring_variables, broadcast, optimizer_variables, to_array
 
 
@@ -155,12 +155,25 @@ def build(callback, checkpoint):
             )
             self.filepath = None
 
+    class ReportCallback(callback):
+        """Reports every batch: the step, the loss, and the samples, if it is told how many a batch has on one rank."""
+
+        def __init__(self, batch_size=0):
+            super().__init__()
+            self.batch_size = batch_size
+            self.step = 0
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.step += 1
+            report(step=self.step, loss=(logs or {}).get("loss"), samples=self.batch_size)
+
     names = [
         BroadcastGlobalVariablesCallback,
         MetricAverageCallback,
         LearningRateScheduleCallback,
         LearningRateWarmupCallback,
         BestModelCheckpoint,
+        ReportCallback,
     ]
     return types.SimpleNamespace(**{each.__name__: each for each in names})
 

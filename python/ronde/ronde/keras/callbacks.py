@@ -10,6 +10,7 @@ BroadcastGlobalVariablesCallback = _callbacks.BroadcastGlobalVariablesCallback
 LearningRateScheduleCallback = _callbacks.LearningRateScheduleCallback
 LearningRateWarmupCallback = _callbacks.LearningRateWarmupCallback
 MetricAverageCallback = _callbacks.MetricAverageCallback
+ReportCallback = _callbacks.ReportCallback
 
 __all__ = [
     "BestModelCheckpoint",
@@ -17,4 +18,5 @@ __all__ = [
     "LearningRateScheduleCallback",
     "LearningRateWarmupCallback",
     "MetricAverageCallback",
+    "ReportCallback",
 ]

@@ -14,6 +14,12 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):
     def __init__(self, device: str = "") -> None: ...
     def on_epoch_end(self, epoch: int, logs: Optional[dict[str, Any]] = None) -> None: ...
 
+class ReportCallback(tf.keras.callbacks.Callback):
+    batch_size: int
+    step: int
+    def __init__(self, batch_size: int = 0) -> None: ...
+    def on_train_batch_end(self, batch: int, logs: Optional[dict[str, Any]] = None) -> None: ...
+
 class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
     def __init__(
         self,
@@ -57,4 +63,5 @@ __all__ = [
     "LearningRateScheduleCallback",
     "LearningRateWarmupCallback",
     "MetricAverageCallback",
+    "ReportCallback",
 ]
