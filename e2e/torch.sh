@@ -1,18 +1,12 @@
 #!/usr/bin/env bash
-# Runs PyTorch's own tests for any backend of torch.distributed, from its wheel, against ours, and compares what does
-# not pass with torch-expected.txt.
+# Runs PyTorch's own tests for any backend of torch.distributed, from its wheel, against ours, and lists what does not
+# pass, and why. Fails if there is a failure that no rule explains.
 #
-# usage: torch.sh [--update] [PYTEST-ARGUMENT...]
+# usage: torch.sh [PYTEST-ARGUMENT...]
 #
-# --update writes the list anew. PyTorch, and what the tests need, is brought into a cache outside of the checkout. What
-# tests say is kept in torch in the folder of builds. RANKS is how many ranks there are, by default 3.
+# PyTorch, and what the tests need, is brought into a cache outside of the checkout. The list, and what tests say, is
+# kept in torch in the folder of builds. RANKS is how many ranks there are, by default 3.
 set -euo pipefail
-
-how=check
-if [[ ${1:-} == --update ]]; then
-    how=update
-    shift
-fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly RANKS=${RANKS:-3} CACHE="${RONDE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ronde}"
 readonly EXTRAS=$CACHE/torch-tests
@@ -53,4 +47,5 @@ for ((number = 0; number < RANKS; number++)); do
 done
 wait
 tail -n 1 "$results/distributed_test/0.log"
-exec "$python" e2e/torch_results.py "$how" e2e/torch-expected.txt "$results"
+printf 'list: %s\n' "$results/list.txt"
+exec "$python" e2e/torch_results.py update "$results/list.txt" "$results"

@@ -7,14 +7,16 @@ import horovod_results as results
 results.TITLE = "PyTorch's tests"
 results.HEAD = """\
 # PyTorch's own tests of a backend that do not pass on ours, and why: e2e/README.md has the reasons.
-# Written by `make e2e-torch UPDATE=1`."""
+# Written by `make e2e-torch`."""
 results.SKIPS[:] = [
     ("gpu", r"(?i)\bcuda|\bgpu|accelerator|nccl"),
     ("gloo-only", r"(?i)gloo"),
     ("mpi-only", r"\bMPI|\bmpi"),
     ("torchvision", r"torchvision"),
     ("other-size", r"world ?size"),
-    ("skipped-upstream", r"github\.com/pytorch/pytorch/issues/\d+"),
+    ("skipped-upstream", r"github\.com/pytorch/pytorch/issues/\d+|NVIDIA"),
+    # In words of its own.
+    ("other", r""),
 ]
 results.FAILURES[:] = []
 

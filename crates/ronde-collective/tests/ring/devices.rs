@@ -6,10 +6,11 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use ronde_collective::{DataType, Device, DeviceBatch, Engine, Error, Operation, Rank, ReduceOp, SetId, Tensor, Work};
+use ronde_sim::wait_until;
 
 use crate::fixture::{Spread, allreduce, barrier, floats, ring};
 
@@ -26,13 +27,8 @@ fn sum(name: &str, ticket: u64) -> Work {
 
 /// The next batch of all ranks.
 fn take(engine: &Engine) -> DeviceBatch {
-    let begun = Instant::now();
-    loop {
-        if let Some(batch) = engine.take_device_batch(SetId::GLOBAL, Duration::from_millis(100)).unwrap() {
-            return batch;
-        }
-        assert!(begun.elapsed() < PATIENCE, "no batch came");
-    }
+    let look = || engine.take_device_batch(SetId::GLOBAL, Duration::from_millis(100)).unwrap();
+    wait_until("the next batch", PATIENCE, look)
 }
 
 fn tickets(batch: &DeviceBatch) -> Vec<Option<u64>> {
@@ -168,7 +164,7 @@ fn a_rank_that_is_done_may_leave_before_the_others_are() {
                 has_left.store(true, Ordering::SeqCst);
                 return;
             }
-            ronde_sim::wait_until("the other rank leaves", PATIENCE, || has_left.load(Ordering::SeqCst).then_some(()));
+            wait_until("the other rank leaves", PATIENCE, || has_left.load(Ordering::SeqCst).then_some(()));
             // This rank has noticed by now that nothing more is to come.
             assert!(engine.run(barrier("y")).is_err());
             take(engine).finish();
