@@ -18,7 +18,8 @@ if not BACKENDS:
 
 @pytest.fixture(params=BACKENDS)
 def backend(request):
-    return {"KERAS_BACKEND": request.param, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    quiet = {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    return {"KERAS_BACKEND": request.param, **quiet}
 
 
 def test_a_model_trains_alike_on_all_ranks_and_goes_on_after_it_was_saved(ring, tmp_path, backend):
