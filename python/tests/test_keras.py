@@ -18,7 +18,8 @@ if not BACKENDS:
 
 @pytest.fixture(params=BACKENDS)
 def backend(request):
-    return {"KERAS_BACKEND": request.param, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    quiet = {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    return {"KERAS_BACKEND": request.param, **quiet}
 
 
 def test_a_training_reports_its_progress(ring, backend):
