@@ -4,7 +4,8 @@
 //! time; `install.rs` puts our kinds into a cluster. No controller imports another; what several need is beside them:
 //! `reconcile/` is the loop of all jobs (status first, then what follows from it), `membership.rs` says which pods are
 //! ours, `commands.rs` finds orders, `ssh_keys.rs` makes keys, `metrics.rs` lists what is counted, `node_shutdown.rs`
-//! knows which nodes are about to go, `trim.rs` what caches keep of pods and nodes. In
+//! knows which nodes are about to go, `trim.rs` what caches keep of pods and nodes, `forecast.rs` says a cluster in the
+//! words of the simulator. In
 //! `vcjob/` (Volcano's jobs) `decide.rs` is the way in: `status_builder.rs` makes a status from `occurrence.rs` (what has
 //! happened), `policy.rs` (what answers it) and `rules.rs` (what follows from the pods), `memory.rs` is what the status
 //! remembers; `plan.rs` says what is to be done when it stands; `plugins/` wire the pods. `elastic/` (training jobs) has
@@ -20,6 +21,7 @@ pub mod batch;
 pub mod commands;
 pub mod cronjob;
 pub mod elastic;
+pub mod forecast;
 pub mod install;
 pub mod jobflow;
 pub mod membership;

@@ -5,6 +5,7 @@ mod cron;
 mod doctor;
 mod image;
 mod install;
+mod simulate;
 mod submit;
 mod training;
 mod work;
@@ -27,6 +28,7 @@ pub use self::{
     doctor::DoctorArgs,
     image::{ImageArgs, ImageOutput, ImageVerb},
     install::{InstallArgs, UninstallArgs},
+    simulate::{SimulateArgs, SimulateOutput},
     submit::{
         BatchArgs, CommonArgs, ElasticArg, EtjobArgs, LauncherArgs, ManifestOutput, PytorchjobArgs, SubmitArgs,
         SubmitHow, SubmitJob, SyncMode, TfjobArgs, VolcanojobArgs,
@@ -103,6 +105,8 @@ pub enum Verb {
     Flow(FlowArgs),
     /// Show, create, suspend, resume or delete jobs that start on a schedule.
     Cron(Box<CronArgs>),
+    /// See what a cluster would do with its work, on virtual time.
+    Simulate(Box<SimulateArgs>),
     /// List, load, save or remove the images of this machine.
     Image(ImageArgs),
     /// Create or update objects from manifests, by server-side apply.

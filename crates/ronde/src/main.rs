@@ -4,8 +4,8 @@
 //! the terminal, the files and the signals of one machine.
 //!
 //! Inside: `args.rs` is the whole command line; `demo/`, `up/`, `down/`, `status.rs`, `doctor/`, `backup/`, `apply.rs`, `delete.rs`,
-//! `get.rs` (with `show.rs` for one job), `list.rs`, `logs/`, `story.rs`, `job.rs`, `queue/` and `install/` (charts, through
-//! Helm) are the verbs, and arena's `submit/`, `scale.rs`, `attach.rs`, `suspend.rs`, `prune.rs`, `top.rs`; `arena/`
+//! `get.rs` (with `show.rs` for one job), `list.rs`, `logs/`, `story.rs`, `job.rs`, `queue/`, `simulate/` and `install/`
+//! (charts, through Helm) are the verbs, and arena's `submit/`, `scale.rs`, `attach.rs`, `suspend.rs`, `prune.rs`, `top.rs`; `arena/`
 //! is what the names `arena` and `kubectl-ronde` change (arguments before they are parsed, types of jobs); in `submit/`, `check.rs` finds
 //! every fault, `sight.rs` what pods will not see, and `training.rs` and `batch.rs` build, purely; `jobs/any.rs` is a
 //! job of either kind, `show/training.rs` and `list/arena.rs` are arena's forms; `objects.rs` reads and writes the
@@ -59,6 +59,7 @@ mod run;
 mod scale;
 mod show;
 mod signals;
+mod simulate;
 mod status;
 mod story;
 mod submit;
@@ -192,6 +193,7 @@ fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Resume(args) => suspend::resume(&args, context),
         Verb::Attach(args) => attach::run(&args, context),
         Verb::Top(args) => top::run(&args, context),
+        Verb::Simulate(args) => simulate::run(&args, context),
         Verb::Prune(args) => prune::run(&args, context),
         Verb::Completion(args) => completion::run(&args, context),
         Verb::Version(args) => completion::version(&args, context),

@@ -106,9 +106,18 @@ pub fn trace_nodes(text: &str) -> Result<Option<Vec<Node>>, InputError> {
 /// If the text is something else.
 pub fn queue(text: &str) -> Result<Queue, InputError> {
     let (name, words) = text.split_once(':').unwrap_or((text, ""));
-    let mut queue = Queue::new(name);
+    changed_queue(Queue::new(name), words)
+}
+
+/// Changes what words say about a queue.
+///
+/// # Errors
+/// If a word is something else.
+pub fn changed_queue(mut queue: Queue, words: &str) -> Result<Queue, InputError> {
+    let name = queue.name.clone();
     for word in words.split(',').filter(|word| !word.is_empty()) {
-        set(&mut queue, word).map_err(|why| InputError::Whole(format!("`{text}` describes no queue: {why}")))?;
+        set(&mut queue, word)
+            .map_err(|why| InputError::Whole(format!("`{name}:{words}` describes no queue: {why}")))?;
     }
     Ok(queue)
 }

@@ -7,6 +7,7 @@ pub mod faults;
 pub mod generate;
 pub mod jobs;
 mod traces;
+pub mod what_if;
 
 use ronde_scheduler::{Amounts, CPU, MEMORY};
 use ronde_text::quantity::Quantity;

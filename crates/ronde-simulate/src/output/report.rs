@@ -10,12 +10,14 @@ use crate::{
         BREAKS_MAX,
         history::{History, Record},
     },
-    scenario::Scenario,
+    scenario::{Job, Scenario},
     span::Span,
 };
 
 /// Jobs that are named of those that never started.
 const NAMED_MAX: usize = 10;
+/// More jobs than this are not listed one by one.
+const LISTED_MAX: usize = 20;
 const HOUR: f64 = 3_600_000.0;
 
 /// The sum of a history.
@@ -45,6 +47,8 @@ pub struct Report {
     pub breaks: u32,
     pub lost: i64,
     pub elastic: Option<Gains>,
+    /// What became of each job, if they are few.
+    pub fates: Vec<Fate>,
     /// Jobs that did not start, with the reason; the first of them.
     pub stuck: Vec<(String, String)>,
     pub stuck_total: usize,
@@ -71,6 +75,16 @@ pub struct Part {
     pub hours: f64,
     /// The part of all that was used.
     pub share: f64,
+}
+
+/// What became of a job; times are since the beginning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fate {
+    pub name: String,
+    pub queue: String,
+    pub arrives: i64,
+    pub starts: Option<i64>,
+    pub ends: Option<i64>,
 }
 
 /// What jobs won by changing their size.
@@ -111,6 +125,7 @@ impl Report {
             breaks: records.iter().map(|record| record.breaks).sum(),
             lost: records.iter().map(|record| record.lost).sum(),
             elastic: gains(scenario, records),
+            fates: fates(scenario, history),
             stuck: never.iter().take(NAMED_MAX).map(why).collect(),
             stuck_total: never.len(),
             circle: history.circle.as_ref().map(name),
@@ -120,7 +135,7 @@ impl Report {
     /// Returns what there is to say, as names and values.
     pub fn summary(&self) -> Vec<(String, String)> {
         let mut rows = vec![
-            ("jobs".to_owned(), self.fates()),
+            ("jobs".to_owned(), self.count_fates()),
             ("nodes".to_owned(), self.nodes.to_string()),
             ("makespan".to_owned(), Span(self.makespan).to_string()),
             ("wait p50".to_owned(), Span(self.waits.p50).to_string()),
@@ -140,7 +155,7 @@ impl Report {
         rows
     }
 
-    fn fates(&self) -> String {
+    fn count_fates(&self) -> String {
         let mut fates = vec![format!("{} ended", self.ended)];
         if self.running > 0 {
             fates.push(format!("{} still run", self.running));
@@ -181,9 +196,26 @@ impl Report {
         parts.iter().map(row).collect()
     }
 
+    /// The columns of [`Report::job_rows`].
+    pub const JOB_COLUMNS: [&str; 5] = ["JOB", "QUEUE", "ARRIVES", "STARTS", "ENDS"];
+
+    /// Returns the jobs as rows, if they are few.
+    pub fn job_rows(&self) -> Vec<Vec<String>> {
+        let moment = |at: Option<i64>| at.map_or("-".to_owned(), |at| Span(at).to_string());
+        let row = |fate: &Fate| {
+            let times = [Some(fate.arrives), fate.starts, fate.ends].map(moment);
+            [vec![fate.name.clone(), fate.queue.clone()], times.to_vec()].concat()
+        };
+        self.fates.iter().map(row).collect()
+    }
+
     /// Returns everything for programs; times are in seconds.
     pub fn to_json(&self) -> Value {
         let part = |part: &Part| json!({"name": part.name, "jobs": part.jobs, "wait": waits_json(part.waits), "hours": part.hours, "share": part.share});
+        let fate = |fate: &Fate| {
+            json!({"name": fate.name, "queue": fate.queue, "arrivesSeconds": seconds(fate.arrives),
+                "startsSeconds": fate.starts.map(seconds), "endsSeconds": fate.ends.map(seconds)})
+        };
         let stuck = |(name, why): &(String, String)| json!({"job": name, "reason": why});
         let utilisation: serde_json::Map<String, Value> =
             self.utilisation.iter().map(|(name, part)| (name.clone(), json!(part))).collect();
@@ -197,6 +229,7 @@ impl Report {
             "brokenGangs": {"count": self.breaks, "lostSeconds": seconds(self.lost)},
             "elastic": self.elastic.map(|gains| json!({"jobs": gains.jobs, "resizes": gains.resizes,
                 "ranSeconds": seconds(gains.ran), "atAskedSizeSeconds": seconds(gains.asked)})),
+            "fates": self.fates.iter().map(fate).collect::<Vec<_>>(),
             "circle": self.circle,
             "stuck": self.stuck.iter().map(stuck).collect::<Vec<_>>(),
         })
@@ -237,6 +270,21 @@ fn unit(resource: &str) -> String {
 /// What one counts of a resource: CPUs are kept in thousandths.
 fn pieces(resource: &str, amount: f64) -> f64 {
     if resource == CPU { amount / 1000.0 } else { amount }
+}
+
+fn fates(scenario: &Scenario, history: &History) -> Vec<Fate> {
+    if scenario.jobs.len() > LISTED_MAX {
+        return Vec::new();
+    }
+    let since = |at: i64| at - history.begin;
+    let fate = |(job, record): (&Job, &Record)| Fate {
+        name: job.group.id.name().to_owned(),
+        queue: job.group.queue.to_string(),
+        arrives: since(record.arrival),
+        starts: record.first_start.map(since),
+        ends: record.end.map(since),
+    };
+    scenario.jobs.iter().zip(&history.records).map(fate).collect()
 }
 
 fn waits(history: &History, jobs: impl Iterator<Item = usize>) -> Waits {

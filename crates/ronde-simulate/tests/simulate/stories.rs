@@ -81,3 +81,17 @@ fn elastic_jobs_go_as_fast_as_they_have_workers() {
     let gains = Report::new(&scenario, &simulate(&scenario, &mut |_, _| {})).elastic.expect("there is one");
     assert_eq!((gains.jobs, gains.resizes, gains.asked), (1, 1, 7_200_000));
 }
+
+#[test]
+fn two_that_push_each_other_out_in_turn_are_given_up() {
+    // One is above the part of its queue and more important, the other below; neither can run its time.
+    let table = "name,arrival,queue,gpu,run,priority\nhigh,0,a,4,1h,9\nlow,1m,b,1,1h,0\n";
+    let scenario = scenario("1x4gpu", table, &[]);
+    let history = simulate(&scenario, &mut |_, _| {});
+    assert_eq!(history.circle, Some(0));
+    let summary = Report::new(&scenario, &history).summary();
+    assert!(
+        summary.contains(&("circle".to_owned(), "given up: `high` was pushed out 1000 times".to_owned())),
+        "{summary:?}"
+    );
+}

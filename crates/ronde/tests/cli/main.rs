@@ -21,5 +21,6 @@ mod plugin;
 mod queues;
 mod run;
 mod sandbox;
+mod simulate;
 mod status;
 mod upgrade;
