@@ -4,8 +4,10 @@
 //! Pods end as soon as they have a node. Processor time and requests do not depend on what else the machine does.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -16,7 +18,7 @@ use http::Method;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{ListParams, Patch, PatchParams},
+    api::{Patch, PatchParams, WatchEvent, WatchParams},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -40,7 +42,7 @@ const NODES: usize = 50;
 const REQUESTS: usize = 32;
 /// How many jobs of a flow run at once: each waits for the one so many places before it.
 const WIDTH: usize = 10;
-/// How often it is looked which pods have a node.
+/// How often it is looked whether flows have ended.
 const LOOK: Duration = Duration::from_millis(100);
 const LIMIT: Duration = Duration::from_secs(3600);
 /// What is there when the operator has begun.
@@ -93,7 +95,7 @@ struct Bench {
     client: Client,
     daemon: u32,
     operator: Child,
-    ours: std::sync::atomic::AtomicU64,
+    ours: AtomicU64,
 }
 
 /// What has been used so far.
@@ -114,7 +116,7 @@ impl Bench {
     }
 
     async fn ask(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<String> {
-        self.ours.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.ours.fetch_add(1, Ordering::Relaxed);
         let body = if body.is_null() { Vec::new() } else { serde_json::to_vec(body)? };
         Ok(self.client.request_text(request(method, path, body)?).await?)
     }
@@ -150,22 +152,26 @@ impl Bench {
         self.make(CRONS, (0..crons).map(cron).collect()).await
     }
 
-    /// Ends pods that have a node, until so many have ended.
+    /// Ends pods as soon as they have a node, until so many have ended.
     async fn run_pods(&self, wanted: usize) -> anyhow::Result<()> {
-        let pods: &Api<Pod> = &Api::default_namespaced(self.client.clone());
-        let placed = ListParams::default().fields("status.phase=Pending,spec.nodeName!=");
-        let ended = &Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
-        let (begun, mut done) = (Instant::now(), 0);
-        while done < wanted {
-            anyhow::ensure!(begun.elapsed() < LIMIT, "{done} of {wanted} jobs have run after {LIMIT:?}");
-            let found = pods.list(&placed).await?.items;
-            done += found.len();
-            self.ours.fetch_add(1 + found.len() as u64, std::sync::atomic::Ordering::Relaxed);
-            let ending = stream::iter(found).map(|pod| async move {
-                pods.patch_status(&pod.name_any(), &PatchParams::default(), ended).await.map(|_| ())
-            });
-            ending.buffer_unordered(REQUESTS).try_collect::<Vec<()>>().await?;
-            sleep(LOOK).await;
+        let pods: Api<Pod> = Api::default_namespaced(self.client.clone());
+        let ended = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+        let (begun, mut done, mut version) = (Instant::now(), BTreeSet::new(), "0".to_owned());
+        while done.len() < wanted {
+            anyhow::ensure!(begun.elapsed() < LIMIT, "{} of {wanted} jobs have run after {LIMIT:?}", done.len());
+            let mut events = pods.watch(&WatchParams::default(), &version).await?.boxed();
+            while let Some(event) = events.try_next().await? {
+                let (WatchEvent::Added(pod) | WatchEvent::Modified(pod)) = event else { continue };
+                version = pod.resource_version().unwrap_or_default();
+                let is_placed = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+                if is_placed && done.insert(pod.uid()) {
+                    self.ours.fetch_add(1, Ordering::Relaxed);
+                    pods.patch_status(&pod.name_any(), &PatchParams::default(), &ended).await?;
+                }
+                if done.len() >= wanted {
+                    break;
+                }
+            }
         }
         Ok(())
     }
@@ -190,7 +196,7 @@ impl Bench {
         let metrics = self.ask(Method::GET, "/metrics", &Value::Null).await?;
         let lines = metrics.lines().filter(|line| line.starts_with("ronde_apiserver_requests_total{"));
         let all: f64 = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
-        let ours = self.ours.load(std::sync::atomic::Ordering::Relaxed) as f64;
+        let ours = self.ours.load(Ordering::Relaxed) as f64;
         let pids = [self.daemon, self.operator.id().context("the operator has ended")?];
         let [processor, kilobytes] = [processor_seconds, proportional_kilobytes]
             .map(|look: fn(u32) -> Option<f64>| pids.map(|pid| look(pid).unwrap_or_default()));
