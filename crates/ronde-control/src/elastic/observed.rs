@@ -32,8 +32,6 @@ pub const TRACKING: &str = "ronde.dev/training-job-tracking";
 /// Pods that say nothing of their run were made by et-operator, and are of the first one.
 pub const FIRST_RUN: i32 = 1;
 
-/// The schedulers of this project: their pods are placed as a gang.
-
 /// What is there of a training job.
 #[derive(Debug, Clone)]
 pub struct Observed<'a> {

@@ -2,6 +2,8 @@
 //!
 //! The pods of a lost node are made again at once: how long a cluster takes to notice is not simulated.
 
+use std::collections::BTreeSet;
+
 use ronde_scheduler::{Change, Node, NodeName, Pod};
 
 use super::{Move, NodeState, Simulation, agenda::Event};
@@ -18,7 +20,7 @@ impl<'a> Simulation<'a> {
         self.usage.offer(node, 1);
         let capacity = self.usage.row(&node.allocatable);
         let used = vec![0; capacity.len()];
-        let state = NodeState { node: node.clone(), used, capacity, pods: Default::default() };
+        let state = NodeState { node: node.clone(), used, capacity, pods: BTreeSet::default() };
         self.nodes.insert(node.name.clone(), state);
         self.cluster.apply(Change::Node(node.clone()));
     }

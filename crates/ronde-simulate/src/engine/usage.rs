@@ -43,7 +43,7 @@ impl Usage {
         let names: Vec<ResourceName> = known.keys().cloned().collect();
         let is_bounded = |name: &ResourceName| known.get(name).is_some_and(|most| (1..BOUNDLESS).contains(most));
         let is_device = |name: &&ResourceName| name.contains('/') && is_bounded(name);
-        let chosen = names.iter().find(is_device).map(|name| &**name).unwrap_or(CPU);
+        let chosen = names.iter().find(is_device).map_or(CPU, |name| &**name);
         let main = names.iter().position(|name| &**name == chosen).unwrap_or(0);
         let queues: Vec<QueueName> = queues.map(|queue| queue.name.clone()).collect();
         let numbers = queues.iter().cloned().enumerate().map(|(number, name)| (name, number)).collect();

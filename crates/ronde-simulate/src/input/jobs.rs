@@ -251,7 +251,7 @@ fn job(fields: &BTreeMap<String, String>, number: usize) -> Result<Job, String> 
     });
     job.arrival = arrival.transpose()?.unwrap_or(0);
     (job.run, job.checkpoint) = (span("run")?, span("checkpoint")?);
-    job.user = get("user").unwrap_or_default().to_owned();
+    get("user").unwrap_or_default().clone_into(&mut job.user);
     job.group.priority =
         get("priority").map_or(Ok(0), |text| text.parse().map_err(|_| format!("priority {text:?} is no number")))?;
     Ok(job)

@@ -363,7 +363,7 @@ fn by_size(scenario: &Scenario, history: &History) -> Vec<Part> {
     let part = |(most, jobs): (u64, Vec<usize>)| {
         let hours: f64 = jobs.iter().map(used).sum();
         let name = match most {
-            0 | 1 | 2 => format!("{most} {unit}"),
+            0..=2 => format!("{most} {unit}"),
             _ => format!("{}-{most} {unit}", most / 2 + 1),
         };
         Part {

@@ -71,7 +71,7 @@ fn beside(report: &Report, others: &[(&str, Report)]) -> Vec<String> {
     };
     let row = |name: &&str| {
         let mut cells = vec![(*name).to_owned()];
-        cells.extend(all.iter().map(|rows| value(rows, *name)));
+        cells.extend(all.iter().map(|rows| value(rows, name)));
         cells
     };
     let header: Vec<&str> = ["", "AS IT IS"].into_iter().chain(others.iter().map(|(change, _)| *change)).collect();
