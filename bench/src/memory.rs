@@ -4,6 +4,7 @@
 //! difference between its sizes is what the second half takes, scheduler and allocator included.
 
 use std::{
+    io::ErrorKind,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -26,6 +27,8 @@ const REQUESTS: usize = 32;
 const CALM: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(500);
 const LIMIT: Duration = Duration::from_secs(300);
+/// What it says when it has the lease.
+const ACTIVE: &str = "active; places the pods";
 /// What counts as no change.
 const STILL_MB: f64 = 0.3;
 
@@ -88,13 +91,17 @@ fn tell(what: &str, megabytes: f64, each: f64) {
 
 /// Returns the size of a new operator that has read everything.
 async fn size(ronde: &Path, cluster: &Cluster) -> anyhow::Result<f64> {
-    let playing = Contender::ronde(ronde).start(&cluster.kubeconfig(), &cluster.folder().join("operator.log"))?;
+    let log = cluster.folder().join("operator.log");
+    fs_err::remove_file(&log).or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+    let playing = Contender::ronde(ronde).start(&cluster.kubeconfig(), &log)?;
     let (begun, mut still_since, mut size) = (Instant::now(), Instant::now(), 0.0);
     while still_since.elapsed() < CALM {
-        anyhow::ensure!(begun.elapsed() < LIMIT, "the operator grows without end");
+        anyhow::ensure!(begun.elapsed() < LIMIT, "the operator does not begin, or grows without end");
         sleep(LOOK).await;
         let now = playing.usage().map_or(0.0, |used| used.memory_mb);
-        if (now - size).abs() > STILL_MB {
+        // Until it has the lease it reads nothing.
+        let is_active = fs_err::read_to_string(&log)?.contains(ACTIVE);
+        if !is_active || (now - size).abs() > STILL_MB {
             (still_since, size) = (Instant::now(), now);
         }
     }
