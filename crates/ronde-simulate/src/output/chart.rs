@@ -104,8 +104,9 @@ impl Picture {
             let x = self.x(at);
             self.line(format_args!("<path class=\"g\" d=\"M{x:.1} {TOP:.1}V{bottom:.1}\"/>"));
             let since = Span(at - self.begin);
+            let anchor = if tick == 8 { "end" } else { "middle" };
             self.line(format_args!(
-                "<text class=\"q\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{since}</text>",
+                "<text class=\"q\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{since}</text>",
                 bottom + 16.0
             ));
         }

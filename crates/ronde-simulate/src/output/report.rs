@@ -355,13 +355,14 @@ fn by_size(scenario: &Scenario, history: &History) -> Vec<Part> {
     let used = |number: &usize| {
         let (record, job) = (&history.records[*number], &scenario.jobs[*number]);
         let each = job.total(&history.resource) as f64 / f64::from(job.replicas().max(1));
-        let time: f64 = record.segments.iter().map(|run| (run.to - run.from) as f64 * f64::from(run.pods)).sum();
+        let time = record.segments.iter().fold(0.0, |all, run| all + (run.to - run.from) as f64 * f64::from(run.pods));
         pieces(&history.resource, each * time) / HOUR
     };
     let unit = unit(&history.resource);
     let all: f64 = (0..scenario.jobs.len()).map(|number| used(&number)).sum();
     let part = |(most, jobs): (u64, Vec<usize>)| {
-        let hours: f64 = jobs.iter().map(used).sum();
+        // Not `sum()`: that of nothing is -0.
+        let hours = jobs.iter().map(used).fold(0.0, |all, one| all + one);
         let name = match most {
             0..=2 => format!("{most} {unit}"),
             _ => format!("{}-{most} {unit}", most / 2 + 1),

@@ -275,7 +275,7 @@ fn the_program_explains_itself_by_both_names() {
     let verbs = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let verbs: Vec<&str> = verbs.filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(verbs[..5], ["run", "demo", "up", "submit", "get"]);
-    assert!(verbs.len() <= 31, "{help}");
+    assert!(verbs.len() <= 33, "{help}");
     for shell in ["bash", "zsh", "fish"] {
         let script = arena.run(&format!("completion {shell}"), &[]).stdout;
         assert!(String::from_utf8(script).unwrap().contains("scaleout"), "{shell}");

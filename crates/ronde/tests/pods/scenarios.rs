@@ -120,10 +120,10 @@ fn every_scenario_is_run() {
     assert_eq!(
         transcript::names_in(&directory().join("scenarios")),
         [
+            "changes",
             "chart",
             "chart_host_network",
             "chart_of_version_1",
-            "changes",
             "defragment",
             "ends",
             "faults",
