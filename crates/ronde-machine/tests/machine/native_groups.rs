@@ -28,7 +28,8 @@ use crate::{
     kubelet,
 };
 
-const SOON: Duration = Duration::from_secs(60);
+/// More than until the operator asks again whether the cluster has the kind.
+const SOON: Duration = Duration::from_secs(400);
 /// Stands for `spec.schedulingGroup.podGroupName`.
 const STAND_IN: &str = "example.test/pod-group-name";
 

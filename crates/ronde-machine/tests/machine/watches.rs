@@ -240,14 +240,14 @@ impl Controller for Guest {
     }
 }
 
-/// Serves a kind during one minute, the second.
-fn server_of_a_minute(code: u16) -> (Client, Clock) {
+/// Serves a kind during ten minutes, after ten without it.
+fn server_of_ten_minutes(code: u16) -> (Client, Clock) {
     let begun = Instant::now();
     let second = move || begun.elapsed().as_secs();
     let service = service_fn(move |request: http::Request<kube::client::Body>| {
         let is_watch = request.uri().query().unwrap_or_default().contains("watch=");
-        let rest = Duration::from_secs(120_u64.saturating_sub(second()));
-        let answer = match (60..120).contains(&second()) {
+        let rest = Duration::from_secs(1200_u64.saturating_sub(second()));
+        let answer = match (600..1200).contains(&second()) {
             false => Status(code),
             true if is_watch => Ends("", rest),
             true => Ends(LIST, Duration::ZERO),
@@ -261,12 +261,12 @@ fn server_of_a_minute(code: u16) -> (Client, Clock) {
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_a_cluster_need_not_have_may_come_and_go() {
     for (what, code) in [("it is not served", 404), ("there is no right to it", 403)] {
-        let (client, clock) = server_of_a_minute(code);
+        let (client, clock) = server_of_ten_minutes(code);
         let guest = Guest::default();
         let mut runner = Runner::new(client, clock);
         runner.add(guest.clone());
         timeout(HOURS, runner.run(CancellationToken::new())).await.expect_err("it goes on for ever");
-        assert_eq!(*guest.seen.lock(), [(60, true, 1), (120, false, 0)], "{what}");
+        assert_eq!(*guest.seen.lock(), [(600, true, 1), (1200, false, 0)], "{what}");
     }
 }
 

@@ -34,8 +34,8 @@ const PAGE: u32 = 500;
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// How long a watch may be silent: the server says every minute how far it is, and ends it after five.
 const SILENCE_MAX: Duration = Duration::from_secs(320);
-/// How often a kind that the server does not serve is asked for.
-const ABSENCE: Duration = Duration::from_secs(30);
+/// How often a kind that the server does not serve is asked for: as often as a quiet watch is renewed.
+const ABSENCE: Duration = Duration::from_secs(300);
 /// What has lasted so long went well, even if nothing has happened, and its repetition is no haste.
 const LASTING: Duration = Duration::from_secs(10);
 
