@@ -54,14 +54,15 @@ pub fn tell(seen: &Seen<'_>) -> Story {
     let facts = Facts::of(seen.job);
     let times = Times::of(&facts);
     let sizes = sizes::of(seen, &facts);
-    let mut moments = vec![Moment::new(facts.submitted, What::Submitted, facts.asked.clone())];
-    moments.extend(phases::moments(&facts, &sizes, seen.now));
+    let mut moments = phases::moments(&facts, &sizes, seen.now);
+    let of_phases = moments.len();
+    moments.push(Moment::new(facts.submitted, What::Submitted, facts.asked.clone()));
     moments.extend(sizes::moments(seen, &facts, &sizes));
     moments.extend(phases::placing(&facts, seen.pods));
     moments.extend(troubles::of_scalers(seen, facts.submitted));
     let warnings = troubles::of_events(seen.events, &moments);
     moments.extend(warnings);
-    moments.sort_by_key(|moment| (moment.time, moment.what.place()));
+    let moments = in_order(moments, of_phases);
     let (start, end) = (times.started, times.ended.unwrap_or(seen.now));
     Story {
         version: story::VERSION,
@@ -81,4 +82,20 @@ pub fn tell(seen: &Seen<'_>) -> Story {
         samples: story::thinned(seen.samples),
         gaps: facts.gaps,
     }
+}
+
+/// Sorts what happened by time. Those of phases, the first, stay in the order of the status also within a second.
+fn in_order(moments: Vec<Moment>, of_phases: usize) -> Vec<Moment> {
+    let mut last = (Timestamp::MIN, 0);
+    let keyed = moments.into_iter().enumerate().map(|(number, moment)| {
+        let mut key = (moment.time, moment.what.place());
+        if number < of_phases {
+            key.1 = if key.0 == last.0 { key.1.max(last.1) } else { key.1 };
+            last = key;
+        }
+        (key, moment)
+    });
+    let mut keyed: Vec<_> = keyed.collect();
+    keyed.sort_by_key(|(key, _)| *key);
+    keyed.into_iter().map(|(_, moment)| moment).collect()
 }

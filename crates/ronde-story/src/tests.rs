@@ -185,6 +185,25 @@ fn a_job_of_volcano_that_was_preempted_and_completed() {
 }
 
 #[test]
+fn what_happens_in_one_second_is_told_in_the_order_of_the_phases() {
+    let phases = json!([
+        phase("Pending", 0, "", "", 0),
+        phase("Running", 1, "", "", 2),
+        phase("Restarting", 1, "RestartJob: pod lm-worker-0 was evicted", "", 0),
+        phase("Pending", 1, "", "", 0),
+        phase("Running", 1, "", "", 2),
+    ]);
+    let job = batch(json!({"state": {"phase": "Running", "lastTransitionTime": at(1)}, "phases": phases}));
+    let expected = [
+        "00:00:00   submitted to queue research: 2 pods, at least 2",
+        "00:00:01   started with 2 pods",
+        "00:00:01   restarted: RestartJob: pod lm-worker-0 was evicted",
+        "00:00:01   ran again with 2 pods",
+    ];
+    check("a pod that is evicted at once", seen(Subject::Batch(&job), 60), &expected);
+}
+
+#[test]
 fn a_job_of_volcano_that_grew_and_lost_a_pod() {
     let phases = json!([phase("Pending", 0, "", "", 0), phase("Running", 3, "", "", 2)]);
     let state =
